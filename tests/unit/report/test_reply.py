@@ -1,107 +1,28 @@
-"""What `kvspill can` answered stands in its result, and every view of that result says the same."""
+"""What the text of an answer says: what it rests on, whose it is, and what would help."""
 
-import json
-import os
 import re
-import subprocess
-import sys
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from kvspill.cli.main import main
 from kvspill.config import Config
 from kvspill.records import GIB, QoS, Tier
-from kvspill.report.html import page as page_module
-from kvspill.report.html.verdicts import MISSED, OPEN, verdict_of
+from kvspill.report.html.verdicts import verdict_of
 from kvspill.report.reply.asked import settings_text
 from kvspill.report.reply.document import document
 from kvspill.report.reply.text import answered, lines
 from kvspill.report.short import short_summary
-from kvspill.result.answer import Status, promise_of
-from kvspill.result.reading import load_result
-from kvspill.result.schema import Result
+from kvspill.result.answer import Status
 from kvspill.result.warnings.certainty import AUTOSCALING_INCONCLUSIVE, STAGE_NOT_SETTLED
 from kvspill.result.warnings.devices import DEVICE_EXCESS, IO_LIMITED, MEMORY_DIRECTORY
 from kvspill.result.warnings.loads import LATE_ARRIVALS
 from kvspill.run.asking import Reply
 from kvspill.run.bandwidth import Bandwidth
-from kvspill.run.search.controller import Levels
-from kvspill.run.verdict import Bracket, by_most
-from kvspill.texts import duration
+from kvspill.run.verdict import Bracket
 from unit.measure.rows import ns, op, piece, request
 from unit.report.html.pages import build_page
+from unit.report.replies import of_level, replied
 from unit.result.sample import built, empty_recorder, facts, tier
-
-FEW = ("--model", "tiny-1b", "--users", "5", "--simulate", "--quiet", "--json")
-
-
-def asked(
-    folder: Path, capsys: pytest.CaptureFixture[str], *words: str
-) -> tuple[int, dict[str, Any], Result]:
-    path = folder / "answer.json"
-    code = main(["can", *FEW, *words, "--output", str(path)])
-    return code, json.loads(capsys.readouterr().out), load_result(path)
-
-
-@pytest.fixture(autouse=True)
-def bare(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pages without their plots, which take seconds to make."""
-    monkeypatch.setattr(page_module, "_library", lambda: "")
-    monkeypatch.setattr(page_module, "_compiled", lambda spec: spec)
-
-
-def first_words(result: Result) -> tuple[str, str]:
-    """The console's first line, and the page from its verdict on."""
-    page = build_page([("answer", result)])
-    return str(next(iter(short_summary(result)))), page[page.index("<main>") :]
-
-
-@pytest.mark.parametrize(("target", "code"), [("1000", 0), ("1", 3)])
-def test_the_page_and_the_summary_begin_with_the_answer(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], target: str, code: int
-) -> None:
-    found_code, found, result = asked(tmp_path, capsys, "--slo-target-ms", target)
-    assert found_code == code
-    line, page = first_words(result)
-    sentence = found["text"][0]
-    assert line == sentence
-    assert page.index(sentence) < page.index("banner")
-    assert "No verdict:" not in page
-    assert "NO VERDICT" not in page
-    assert result.question is not None
-    assert result.question.answer == found["answer"]
-    assert result.question.helps == found["helps"]
-
-
-def test_a_class_without_requests_is_named_as_not_judged_s11(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, found, result = asked(tmp_path, capsys)
-    assert (code, found["not_judged"], found["concluded"]) == (0, {"interactive": 0}, True)
-    assert "no_verdict" not in found["warnings"]
-    assert "not_judged" in found["warnings"]
-    assert "keep the latency target of responsive and batch on" in found["text"][0]
-    text = " ".join(found["text"])
-    drawn = "Seed 42 draws no interactive user among 5, so nothing is said of interactive;"
-    assert f"{drawn} give another --seed or more --users." in text
-    assert "--duration" not in text
-    assert found["other_seeds"] == {"43": "no", "44": "yes"}
-    _line, page = first_words(result)
-    assert drawn in page
-    (unjudged,) = (item for item in result.warnings if item.code == "not_judged")
-    assert unjudged.message.endswith("needs: interactive (no user with seed 42).")
-    assert unjudged.remedy == (
-        "Give another --seed or more --users, or leave the class out of --slo-classes."
-    )
-
-
-def replied(result: Result, **more: Any) -> list[str]:
-    """The text of a no that rests on this result."""
-    probe = Bandwidth(2.36, 1.2, "a probe")
-    return list(lines(Reply(Status.NO, 5, Config(), result, Bracket(2, 3, True), probe, None, None, **more)))
 
 
 def test_beside_other_traffic_the_answer_names_it_and_does_not_blame_the_drive() -> None:
@@ -195,115 +116,6 @@ def test_an_answer_shows_latencies_beside_the_sizes_of_their_entries_s15() -> No
     assert re.fullmatch(r"Storage reads.*: .*/s, p95 .* m?s; entries p50 .*, p95 .*B\.", line)
 
 
-def test_one_user_is_spoken_of_as_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ("--users", "1", "--slo-target-ms", "0.5", "--cache-dir", str(tmp_path))
-    code, found, _result = asked(tmp_path, capsys, *words)
-    assert code == 3
-    assert "1 user of tiny-1b does not keep the latency target" in found["text"][0]
-    assert "This storage does not hold a single user" in " ".join(found["text"])
-    assert found["helps"] == "Use a faster device or more DRAM in front of it (--cpu-mem-gb)."
-    assert "would hold about 0" not in " ".join(found["text"])
-    assert f"! Bear in mind: --cache-dir {tmp_path} has no effect: --simulate writes nothing." in " ".join(
-        found["text"]
-    )
-
-
-def test_a_device_that_takes_no_time_leaves_nothing_to_help(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    _code, found, _result = asked(tmp_path, capsys, "--device-profile", "null")
-    assert found["because"] == "Queue and storage add no measurable time to generation."
-
-
-def test_a_reader_that_has_seen_enough_changes_no_exit_status(tmp_path: Path) -> None:
-    words = ["can", "--model", "tiny-1b", "--users", "3", "--simulate", "--quiet", "--slo-target-ms", "1"]
-    read_end, write_end = os.pipe()
-    os.close(read_end)
-    command = [sys.executable, "-m", "kvspill.cli.main", *words, "--output", str(tmp_path / "r.json")]
-    with os.fdopen(write_end, "w") as closed:
-        assert subprocess.run(command, stdout=closed, check=False).returncode == 3
-
-
-def test_the_help_shows_no_default_for_what_must_be_given(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["can", "--help"]) == 0
-    users = capsys.readouterr().out.partition("--num-users N, --users N")[2].partition("--duration")[0]
-    assert users.split() == ["simulated", "users"]
-
-
-def test_the_progress_of_a_stage_never_passes_its_own_bound(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    said: list[str] = []
-    monkeypatch.setattr(Levels, "_say", lambda _levels, _level, text: said.append(text))
-    asked(tmp_path, capsys, "--users", "2", "--seed", "1")
-    lengths = [found for text in said if (found := re.match(r"measured (\S+) s of at most (\S+) s, ", text))]
-    usual = min(float(found[2]) for found in lengths)
-    assert any(float(found[1]) > usual for found in lengths), "no stage was held for longer than usual"
-    assert all(float(found[1]) <= float(found[2]) for found in lengths)
-    assert any(", longer as requests are too few, " in text for text in said)
-    assert any(", twice as long to confirm it, " in text for text in said)
-    assert "settling, the largest that passed is measured again to confirm it" in said
-
-
-def test_an_answer_is_said_to_depend_on_the_seed() -> None:
-    mixed = replied(built(), by_seed={42: Status.YES, 43: Status.NO, 44: Status.NO})
-    said = "The answer depends on the seed, which draws the users"
-    assert mixed[0].startswith("NO, by 2 of 3 seeds: ")
-    each = "yes with seed 42, no with seed 43, no with seed 44"
-    assert mixed[1] == f"{said}: {each}. The figures are of seed 42."
-    same = replied(built(), by_seed={42: Status.NO, 43: Status.NO, 44: Status.NO})
-    assert same[0].startswith("NO: ")
-    assert (
-        same[1]
-        == "Results by seed (each draws other users): no with seed 42, no with seed 43, no with seed 44."
-    )
-
-
-def test_where_generation_takes_the_time_the_storage_is_not_said_to_hold_nobody(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = ("--slo-latency", "end-to-end", "--slo-target-ms", "2000")
-    code, found, _result = asked(tmp_path, capsys, *words)
-    assert (code, found["binds"]) == (3, "generation")
-    assert "This set-up does not hold a single user (simulated)." in found["text"]
-    assert "This storage" not in " ".join(found["text"])
-
-
-def test_where_the_seeds_differ_the_limit_is_that_of_one_of_them() -> None:
-    seeds = {42: Status.YES, 43: Status.NO, 44: Status.NO}
-    result = built().model_copy(update={"seed": 43})
-    reply = Reply(Status.NO, 5, Config(), result, Bracket(None, 1, True), None, 0, 0, by_seed=seeds)
-    text = " ".join(lines(reply))
-    assert "With seed 43, this storage behind DRAM, " in text
-    assert "does not hold a single user" in text
-    assert "Twice the speed would hold none either (modelled with seed 43)." in text
-    alike = " ".join(lines(replace(reply, by_seed={42: Status.NO, 43: Status.NO, 44: Status.NO})))
-    assert "This storage behind DRAM" in alike
-    assert "(modelled)." in alike
-
-
-def test_as_many_seeds_for_as_against_are_no_verdict() -> None:
-    seeds = {42: Status.YES, 43: Status.NO, 44: Status.UNDECIDED}
-    reply = Reply(
-        Status.UNDECIDED, 5, Config(), built(), Bracket(5, None, True), None, None, None, by_seed=seeds
-    )
-    (first, *_rest) = lines(reply)
-    assert first.startswith("NO VERDICT: 5 users")
-    assert first.endswith("as many seeds say yes as no; give a longer --duration or another --seed.")
-
-
-def test_one_seed_beside_two_without_an_answer_is_no_verdict_and_said_to_be_alone() -> None:
-    seeds = {42: Status.YES, 43: Status.UNDECIDED, 44: Status.INVALID}
-    reply = Reply(
-        by_most(seeds), 5, Config(), built(), Bracket(5, None, True), None, None, None, by_seed=seeds
-    )
-    (first, *_rest) = lines(reply)
-    assert first.startswith("NO VERDICT: 5 users")
-    assert "only 1 of 3 seeds says yes, and the others have no verdict; give --duration " in first
-    most = replied(built(), by_seed={42: Status.NO, 43: Status.UNDECIDED, 44: Status.NO})
-    assert most[0].startswith("NO, by 2 of 3 seeds: ")
-
-
 def test_where_the_model_alone_says_the_limit_no_gain_is_said_too() -> None:
     reply = Reply(Status.NO, 20, Config(), built(), Bracket(None, 10, False), None, 7, 7)
     text = " ".join(lines(reply))
@@ -312,25 +124,6 @@ def test_where_the_model_alone_says_the_limit_no_gain_is_said_too() -> None:
     held = " holds fewer than 10 users (measured; "
     assert f"{held}about 7 by the model, which --users 7 measures)." in text
     assert f"{held}not a single one by the model)." in " ".join(lines(replace(reply, modelled_users=0)))
-
-
-def of_level(users: int, **classes: tuple[int, int, float | None, str]) -> Result:
-    """A result whose search failed clearly at one level: requests, late ones, p95 and verdict by class."""
-    targets = {"interactive": 50.0, "responsive": 300.0, "batch": 1000.0}
-    judged = {
-        name: {
-            "requests": requests,
-            "violations": late,
-            "actual_ms": p95_ms,
-            "target_ms": targets[name],
-            "verdict": verdict,
-        }
-        for name, (requests, late, p95_ms, verdict) in classes.items()
-    }
-    facts = {"passes": False, "clear": True, "enough": False}
-    level = {**facts, "level": users, "latency": "added", "percentile": 95.0, "windows": 2, "classes": judged}
-    last = {**facts, "users": None, "concluded": False, "levels": [level]}
-    return built().model_copy(update={"autoscaling_stats": [{**facts, "users": users}, last]})
 
 
 def test_where_windows_differ_the_answer_says_that_this_is_the_limit() -> None:
@@ -356,68 +149,6 @@ def test_where_windows_differ_the_answer_says_that_this_is_the_limit() -> None:
     assert "4 of 6 windows kept the target beside other programs that used the device; stop them" in first
 
 
-@pytest.mark.parametrize(("p95_ms", "near"), [(60.0, True), (500.0, False)])
-def test_a_measured_answer_near_its_target_doubts_its_seed(p95_ms: float, near: bool) -> None:
-    text = " ".join(replied(of_level(3, interactive=(60, 9, p95_ms, "missed"))))
-    doubt = "One draw of users was measured and the target is near: another --seed may answer otherwise."
-    assert (doubt in text) is near
-    shown = "(p95 of 60 in 2 windows); the target is 50 ms."
-    assert f"added {duration(p95_ms)} to interactive requests {shown}" in text
-
-
-def of_few(*, modelled: int | None, **seeds: Status) -> list[str]:
-    """The text of a measured yes, beside what a model says of this draw and of others."""
-    nobody = (0, 0, None, "no verdict")
-    kept = of_level(4, interactive=nobody, responsive=nobody, batch=(90, 0, 10.0, "met"))
-    last = kept.autoscaling_stats[-1]
-    last["levels"][0].update(passes=True, enough=True)
-    others = {int(seed.removeprefix("seed")): said for seed, said in seeds.items()}
-    bracket = Bracket(4, None, True)
-    reply = Reply(Status.YES, 4, Config(), kept, bracket, None, modelled, None, modelled_by_seed=others)
-    return list(lines(reply))
-
-
-def test_a_measured_answer_says_what_a_model_says_of_other_seeds() -> None:
-    text = of_few(modelled=8, seed43=Status.NO, seed44=Status.YES)
-    assert text[0].startswith(
-        "YES with seed 42, NO with seed 43 by a model: 4 users of llama3.1-8b keep the latency target of "
-        "batch on "
-    )
-    alone = "The seed draws the users and seed 42 alone was measured; by a model of this storage: "
-    assert text[1] == f"{alone}no with seed 43, yes with seed 44."
-    assert text[2] == (
-        "Seed 42 draws no interactive or responsive user among 4, so nothing is said of interactive and "
-        "responsive; give another --seed or more --users."
-    )
-    agreed = of_few(modelled=8, seed43=Status.YES, seed44=Status.YES)
-    assert agreed[0].startswith("YES: ")
-    assert agreed[1] == f"{alone}yes with seed 43, yes with seed 44."
-
-
-def test_a_model_that_did_not_get_to_other_seeds_says_so_in_a_line() -> None:
-    """It said nothing at all, as if there were no other draws."""
-    reply = Reply(Status.YES, 4, Config(), built(), Bracket(4, None, True), None, 8, None)
-    alone = "The seed draws the users and seed 42 alone was measured; "
-    none = " ".join(lines(replace(reply, seeds_not_modelled=2)))
-    assert f"{alone}the 12 s of its model were too few for another." in none
-    one = replace(reply, modelled_by_seed={43: Status.YES}, seeds_not_modelled=1)
-    said = "by a model of this storage: yes with seed 43 (the 12 s of its model were too few for the others)."
-    assert f"{alone}{said}" in " ".join(lines(one))
-
-
-def test_a_model_that_the_measurement_refutes_puts_nothing_into_the_first_line() -> None:
-    text = of_few(modelled=2, seed43=Status.NO, seed44=Status.NO)
-    assert text[0].startswith("YES: ")
-    assert text[1].endswith(
-        "no with seed 43, no with seed 44, but also no with seed 42, which the measurement refutes."
-    )
-
-
-def test_a_class_without_users_puts_the_seed_in_doubt_where_no_model_told_of_others() -> None:
-    text = of_few(modelled=None)
-    assert text[1] == "One draw of users was measured: another --seed may answer otherwise."
-
-
 def test_other_runs_of_this_program_on_the_device_are_named() -> None:
     moved = {"devices": ["vda"], "read_bytes": 20 * GIB, "written_bytes": 45 * GIB}
     others = {"runs": 1, "read_bytes": 16 * GIB, "written_bytes": 42 * GIB}
@@ -430,21 +161,6 @@ def test_other_runs_of_this_program_on_the_device_are_named() -> None:
     assert "Storage bytes read: by other runs of kvspill" in build_page([("answer", result)])
     few = built(probes={"block_device": moved, "neighbours": {**others, "read_bytes": 9, "written_bytes": 9}})
     assert "other run" not in " ".join(replied(few))
-
-
-def test_many_measured_users_are_one_draw_too() -> None:
-    result = of_level(80, interactive=(60, 9, 60.0, "missed"))
-    many = Reply(Status.NO, 100, Config(), result, Bracket(60, 80, True), None, None, None)
-    assert "One draw of users was measured and the target is near" in " ".join(lines(many))
-
-
-def test_users_far_from_the_limit_are_not_doubted_for_their_seed() -> None:
-    result = of_level(5, interactive=(60, 9, 90.0, "missed"))
-    for simulated in (False, True):
-        search = result.model_copy(update={"simulated": simulated})
-        far = Reply(Status.NO, 100, Config(), search, Bracket(3, 5, True), None, None, None)
-        assert "another --seed" not in " ".join(lines(far))
-        assert "another --seed may answer otherwise." in " ".join(lines(replace(far, users=6)))
 
 
 def test_the_cause_names_the_users_that_it_was_seen_with_where_others_were_asked_about() -> None:
@@ -516,40 +232,6 @@ def test_a_limit_that_is_open_is_said_with_the_limit() -> None:
     assert "30.8%" not in " ".join(text)
     (limit,) = (item for item in answered(reply).warnings if item.code == "limit_not_exact")
     assert limit.message == "The exact limit is open. 5 users do not keep the target."
-
-
-def test_the_sentence_has_the_figure_that_was_judged(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    _code, found, result = asked(tmp_path, capsys)
-    assert result.question is not None
-    assert result.question.judged is not None
-    level, last = result.question.judged, result.autoscaling_stats[-1]
-    assert level["classes"] == last["slo"]["classes"] == promise_of(result)["classes"]  # type: ignore[index]
-    assert level["windows"] > 1, "the answer was judged by one window alone"
-    windows = level["windows"]
-    shown = [f"(p95 of {block['requests']:,} in {windows} windows)" for block in level["classes"].values()]
-    assert any(count in " ".join(found["text"]) for count in shown)
-
-
-def test_a_question_with_an_answer_is_not_called_inconclusive_by_its_page() -> None:
-    search = of_level(10, responsive=(15, 9, 683.0, "missed"), batch=(31, 1, 153.79, "no verdict"))
-    doubt = AUTOSCALING_INCONCLUSIVE.of(reason="Not concluded.", remedy="Wait.")
-    config = {**search.config, "num_users": 20}
-    result = search.model_copy(update={"warnings": [doubt], "config": config})
-    reply = Reply(Status.NO, 100, Config(), result, Bracket(None, 10, False), None, None, None)
-    kept = answered(reply)
-    assert [item.code for item in kept.warnings] == ["limit_not_exact", "not_judged"]
-    assert {item.severity for item in kept.warnings} == {"note"}
-    page = build_page([("answer", kept)])
-    assert "the exact limit was not found" in page
-    assert "no answer yet" not in page
-    assert "(asked: 100)" in page
-    assert (
-        "Service classes: what queue and storage add to generation, p95, with 10 users in 2 windows" in page
-    )
-    verdicts = {row.name: row.state for row in verdict_of(kept).classes}
-    assert verdicts == {"responsive": MISSED, "batch": OPEN}
 
 
 def test_without_a_verdict_a_duration_is_named_and_warnings_are_counted() -> None:

@@ -1,7 +1,6 @@
 """The page: complete in itself, doubts first, nothing in a result can run, every figure has its table."""
 
 import json
-from typing import Any
 
 import pytest
 
@@ -13,7 +12,6 @@ from unit.report.html.hostile import PAYLOAD, poisoned
 from unit.report.html.outline import Outline
 from unit.result import sample
 
-pytest.importorskip("jinja2")
 vl_convert = pytest.importorskip("vl_convert")
 
 from kvspill.report.html.doubts import folds  # noqa: E402
@@ -24,6 +22,8 @@ from kvspill.report.numbers import counted  # noqa: E402
 from kvspill.result.schema import LatencyMap, Result  # noqa: E402
 from kvspill.result.warnings.known import noted  # noqa: E402
 from unit.report.html.pages import build_page, drawn  # noqa: E402
+
+pytest.importorskip("jinja2")
 
 
 @pytest.fixture(scope="module")
@@ -216,102 +216,6 @@ def test_many_results_have_a_row_each_and_bars_instead_of_lines() -> None:
     assert text.index('<dl class="answers">') < text.index('class="headline crowd">'), "the answer first"
 
 
-def test_the_knee_has_target_lines_where_the_search_has_targets() -> None:
-    def classes(added: float) -> dict[str, Any]:
-        return {"interactive": {"added_ms": {"p95": added}, "sla_target_p95_ms": 50.0}}
-
-    steps = [
-        {"time_seconds": 10.0, "users": 4, "throughput": 100.0, "qos": classes(20.0), "saturation": 0.2},
-        {"time_seconds": 20.0, "users": 8, "throughput": 150.0, "qos": classes(90.0), "saturation": 0.9},
-        {
-            **{"time_seconds": 20.0, "users": 4, "action": "stop", "reason": "Found", "mode": "qos"},
-            "target_saturation": 0.8,
-        },
-    ]
-    found = drawn(sample.built(autoscaling=steps))
-    assert next(iter(found)) == "load-curve-0"
-    layers = found["knee-0"].spec["layer"]
-    assert [(row["x"], row["y"]) for row in found["knee-0"].spec["data"]["values"]] == [(4, 20.0), (8, 90.0)]
-    assert [row["y"] for row in layers[1]["data"]["values"]] == [50.0]
-    assert found["knee-0"].rows[-1] == ("target", "50.00")
-    assert [row["y"] for row in found["saturation-0"].spec["layer"][1]["data"]["values"]] == [0.8]
-
-
-def test_a_load_that_was_tried_and_has_no_point_is_named() -> None:
-    def held(users: int, **figures: Any) -> dict[str, Any]:
-        return {"time_seconds": 10.0, "users": users, "throughput": 100.0, **figures}
-
-    steps = [
-        *(held(users, latency_ms={"end_to_end": {"p95": 20.0}}) for users in (4, 5)),
-        held(10, reason="88.0% of responsive late, 5.0% allowed at 10: too much"),
-        {**held(4), "action": "stop", "reason": "Found", "mode": "slo"},
-    ]
-    found = drawn(sample.built(autoscaling=steps))
-    assert found["knee-0"].says.endswith(
-        "Tried and not drawn, as too few requests gave a figure: 10 (users)."
-    )
-    assert "not drawn" not in found["load-curve-0"].says
-
-
-def test_a_search_for_a_promise_is_shown_by_that_and_by_no_other_target() -> None:
-    """Beside "found, within its target" stood the classes' own targets, missed."""
-
-    def held(users: int, added: float) -> dict[str, Any]:
-        classes = {"batch": {"added_ms": {"p95": added}, "sla_target_p95_ms": 1000.0}}
-        return {"time_seconds": 10.0, "users": users, "throughput": 100.0, "qos": classes}
-
-    row = {"target_ms": 2000.0, "actual_ms": 1957.0, "requests": 549, "violations": 26, "verdict": "met"}
-    promise = {"latency": "added", "percentile": 95.0, "classes": {"batch": row}}
-    last = {**held(4, 2093.0), "action": "stop", "reason": "Largest load", "mode": "slo", "slo": promise}
-    result = sample.built(autoscaling=[held(4, 2093.0), held(8, 5000.0), last])
-    knee = drawn(result)["knee-0"]
-    assert [(point["x"], point["y"]) for point in knee.spec["data"]["values"]] == [(4, 1957.0), (8, 5000.0)]
-    assert knee.rows[-1] == ("target", "2,000")
-    text = " ".join(" ".join(Outline(build_page([("mine", result)])).text).split())
-    assert "Service classes: what queue and storage add to generation, p95, as the search keeps it" in text
-    assert "batch 549 requests 1.957 s 2 s ✓ met" in text
-
-
-@pytest.mark.parametrize("levels", [(1, 2, 4), (1, 4), (4, 1, 4, 2, 2)])
-def test_results_that_differ_in_users_alone_make_a_curve(levels: tuple[int, ...]) -> None:
-    results = [
-        sample.built(config=Config(num_users=users, seed=n, cache_dir=[f"/c{n}"]))
-        for n, users in enumerate(levels)
-    ]
-    found = drawn(*results)
-    expected = sorted(set(levels))
-    assert [row["x"] for row in found["knee-rate"].spec["data"]["values"]] == expected
-    assert "knee-latency" in found
-    says = found["knee-rate"].says
-    assert ("Two loads show" in says) is (len(expected) == 2)
-    assert ("several results stands at their median" in says) is (len(levels) > len(expected))
-
-
-def test_results_of_unequal_durations_say_why_they_make_no_curve() -> None:
-    results = [sample.built(config=Config(num_users=users, duration=s)) for users, s in ((2, 600), (8, 300))]
-    assert "knee-rate" not in drawn(*results)
-    text = " ".join(Outline(build_page([(f"{n}", item) for n, item in enumerate(results)])).text)
-    assert "because the results ran for 300 s and 600 s: run all of them equally long." in text
-
-
-def test_counts_have_no_decimals() -> None:
-    assert (counted(78.0), counted(1.5), counted(1234)) == ("78", "1.50", "1,234")
-    assert not [row for row in metric_rows(sample.built()) if row[1].endswith(".000")]
-
-
-@pytest.mark.parametrize("changed", [{"generation_mode": "none"}, {"io_size": 1 << 20}, {"io_threads": 8}])
-def test_results_that_differ_in_more_than_users_make_no_curve(changed: dict[str, Any]) -> None:
-    one = sample.built(config=Config(num_users=2))
-    other = sample.built(config=Config(num_users=8).changed(**changed))
-    assert "knee-rate" not in drawn(one, other)
-    assert "knee-rate" not in drawn(one, one)
-    failed = sample.built(config=Config(num_users=8)).model_copy(update={"faulty": True})
-    assert "knee-rate" not in drawn(one, failed), "a faulty result has no rank (S13)"
-    elsewhere = sample.built(config=Config(num_users=8))
-    elsewhere = elsewhere.model_copy(update={"environment": {"hostname": "another"}})
-    assert "knee-rate" not in drawn(one, elsewhere)
-
-
 def test_a_caption_names_the_sizes_of_its_own_plot_s15() -> None:
     for found in (drawn(sample.built()), drawn(sample.built(), sample.built())):
         plots = [figure for name, figure in found.items() if name.endswith(("-read", "-write"))]
@@ -366,20 +270,6 @@ def test_users_and_queue_are_drawn_where_the_timeline_has_them() -> None:
     assert {row["y"] for row in found["queue"].spec["data"]["values"]} == {0, 3}
     load = found["load"].spec["data"]["values"]
     assert {(row["series"], row["y"]) for row in load} == {("users", 5), ("requests in service", 5)}
-
-
-def test_the_autoscalers_path_is_drawn_with_its_reasons() -> None:
-    steps = [
-        {"time_seconds": 10.0, "stage_seconds": 9.0, "users": 4, "throughput": 100.0, "action": "start"},
-        {"time_seconds": 20.0, "stage_seconds": 10.0, "users": 8, "throughput": 150.0, "action": "scale_up"},
-        {"time_seconds": 20.0, "users": 8, "action": "stop", "reason": "Peak capacity found", "mode": "qos"},
-    ]
-    found = drawn(sample.built(autoscaling=steps))
-    path = found["autoscaler-0"]
-    assert [(row["x"], row["y"]) for row in path.spec["data"]["values"]] == [(1.0, 4), (10.0, 4), (20.0, 8)]
-    assert "Peak capacity found" in path.says
-    curve = found["load-curve-0"].spec["data"]["values"]
-    assert [(row["x"], row["y"]) for row in curve] == [(4, 100.0), (8, 150.0)]
 
 
 def test_hit_rates_stand_beside_their_bounds() -> None:
@@ -448,3 +338,8 @@ def test_a_page_of_nothing_is_refused() -> None:
 def test_a_result_in_which_nothing_happened_still_makes_a_page() -> None:
     built = sample.built(sample.empty_recorder(), config=Config(cpu_mem_gb=0))
     assert "no request completed in the measured window" in build_page([("empty", built)])
+
+
+def test_counts_have_no_decimals() -> None:
+    assert (counted(78.0), counted(1.5), counted(1234)) == ("78", "1.50", "1,234")
+    assert not [row for row in metric_rows(sample.built()) if row[1].endswith(".000")]
