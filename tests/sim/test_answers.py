@@ -158,4 +158,8 @@ def test_a_search_is_answered_by_what_it_found() -> None:
     assert result.status is Status.FOUND
     assert result.verdict.startswith("FOUND (simulated): 24 users of llama3.1-8b. The highest load allowed")
     assert result.bottleneck.binds is Binds.DEVICE
+    assert result.helps == "Give a higher --max-users to find how many can be held."
+    shown = " ".join(render_summary(found, verbose=True).split())
+    assert "Latency targets are missed" not in shown, "the search kept those that it was given"
+    assert "Of the last window, by the classes' own targets; AUTOSCALING has the search's." in shown
     assert contradictions(found) == []

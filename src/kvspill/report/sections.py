@@ -13,7 +13,7 @@ from kvspill.report.numbers import UNMEASURED, entry_sizes, limit, number, share
 from kvspill.report.parts import Part, grid, indent, pairs, title
 from kvspill.report.ranks_section import ranks_section
 from kvspill.report.validation_section import validation_section
-from kvspill.result.answer import in_memory, seen_with
+from kvspill.result.answer import in_memory, promise_of, seen_with
 from kvspill.result.bottleneck import bottleneck, breakdown_ms
 from kvspill.result.chosen import chosen_note
 from kvspill.result.classes import reason_of, unjudged, why_unjudged
@@ -65,6 +65,7 @@ def label(result: Result, tier: str | None = None) -> str:
 def _banner(result: Result) -> Iterator[Part]:
     config, window = result.config, result.window
     users = config["num_users"] if window.users is None else window.users
+    kind = "simulated" if result.simulated else "measured"
     faults = faults_text(result)
     if faults is not None:
         yield Text(f"FAULTY, not ranked: {faults}", style="bold red")
@@ -74,7 +75,7 @@ def _banner(result: Result) -> Iterator[Part]:
     yield Text(headline, style="bold")
     yield Text(
         f"{config['model']}, {counted(users, 'user')}{_ranks(result)}, "
-        f"generation {config['generation_mode']}, {window.measured_seconds:.1f} s measured"
+        f"generation {config['generation_mode']}, {window.measured_seconds:,.0f} s {kind}"
     )
     if result.incomplete:
         yield Text(f"INCOMPLETE: {result.interrupted or RANK_FAILED}", style="bold red")
@@ -232,6 +233,8 @@ def _qos(result: Result) -> Iterator[Part]:
     header = ("class", "requests", "unfinished", "mean wait", "E2E P95", "added P95", "target", "SLA")
     yield grid(header, [_class_row(name, entry) for name, entry in classes.items()])
     yield indent(Text("Judged by what queue and storage add to the generation (added)."))
+    if promise_of(result) is not None:
+        yield indent(Text("Of the last window, by the classes' own targets; AUTOSCALING has the search's."))
     still_open = unjudged(classes)
     if still_open:
         yield indent(Text(f"no verdict: {_why_open(result, still_open)}"))

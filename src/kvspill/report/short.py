@@ -1,6 +1,6 @@
 """The short summary, one screen: the verdict, the figures that carry it, the bottleneck, what to do."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.text import Text
@@ -17,6 +17,7 @@ from kvspill.result.chosen import chosen_note
 from kvspill.result.classes import promised_completed, promised_reason, reason_of
 from kvspill.result.load import sharing
 from kvspill.result.schema import QosClass, Result, StorageHealth
+from kvspill.result.schema_honesty import Caution
 from kvspill.result.warnings.certainty import AUTOSCALING_INCONCLUSIVE
 from kvspill.result.warnings.devices import IO_LIMITED, SIMULATED
 from kvspill.result.warnings.known import said, titles
@@ -38,7 +39,6 @@ _JUDGED_BY = {
     "queue-wait": "wait in the queue",
     "storage-ttft": "queue + cache to the first token",
 }
-_WHERE = "the page of `kvspill report` has their remedies"
 _GRAVE_MAX = 3
 """Grave warnings shown in full; the others are counted."""
 _SHOWN = {kind.code for kind in (UNUSED_SETTING, IO_LIMITED, CPU_LIMITED)}
@@ -218,11 +218,15 @@ def _warnings(found: Answer) -> Iterator[Part]:
         yield indent(Text(f"-> {item.remedy}"), 4)
     left = grave[_GRAVE_MAX:]
     if left:
-        yield Text(f"! {counted(len(left), 'more warning')} of this kind ({_WHERE}): {titles(left)}.")
+        yield Text(f"! {counted(len(left), 'more warning')} of this kind ({_where(left)}): {titles(left)}.")
     for item in found.notes:
         if item.code in _SHOWN:
             yield Text(f"- {item.message}")
             yield indent(Text(f"-> {item.remedy}"), 4)
     others = [item for item in found.notes if item.code not in _SHOWN]
     if others:
-        yield Text(f"{counted(len(others), 'thing')} to bear in mind ({_WHERE}): {titles(others)}.")
+        yield Text(f"{counted(len(others), 'thing')} to bear in mind ({_where(others)}): {titles(others)}.")
+
+
+def _where(warnings: Sequence[Caution]) -> str:
+    return f"the page of `kvspill report` has {'its remedy' if len(warnings) == 1 else 'their remedies'}"

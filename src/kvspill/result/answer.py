@@ -79,7 +79,7 @@ def answer(result: Result) -> Answer:
         verdict=verdict,
         longer=_longer(result) if status is Status.UNDECIDED and asked is None else "",
         bottleneck=found,
-        helps=found.helps if asked is None else asked.helps,
+        helps=(_higher(result, status) or found.helps) if asked is None else asked.helps,
         grave=tuple(grave),
         notes=tuple(item for item in result.warnings if item not in grave and not item.chosen),
     )
@@ -188,9 +188,18 @@ def _search(result: Result) -> tuple[Status, str]:
     return Status.FOUND, f"{what}. {reason}."
 
 
+def _higher(result: Result, status: Status) -> str:
+    """What a search lacked that ended at the most users allowed; empty elsewhere."""
+    most = result.config.get("max_users")
+    if status is not Status.FOUND or most is None or result.autoscaling_stats[-1].get("users") != most:
+        return ""
+    return "" if missed_in_search(result) else "Give a higher --max-users to find how many can be held."
+
+
 def missed_in_search(result: Result) -> list[str]:
-    """Service classes that missed their target with the load that a search ended at (S11)."""
-    classes = (result.autoscaling_stats[-1].get("qos") or {}) if result.autoscaling_stats else {}
+    """Service classes that missed their target where a search for something else ended (S11)."""
+    last = result.autoscaling_stats[-1] if result.autoscaling_stats else {}
+    classes = {} if last.get("slo") else last.get("qos") or {}
     return [name for name, entry in classes.items() if entry.get("sla_verdict") == "missed"]
 
 

@@ -369,7 +369,9 @@ def _lines(
     link = link_sentence(result)
     if link is not None:
         found.append(link)
-    if missed_classes(result) and service.binds in STORAGE:
+    # A search keeps targets of its own, whatever the classes' are.
+    kept = any(step.get("slo") and step.get("target_met") for step in result.autoscaling_stats[-1:])
+    if missed_classes(result) and service.binds in STORAGE and not kept:
         found.append(f"Latency targets are missed: {service.clause}.")
     if CAPACITY_BOUND.code in {item.code for item in result.warnings}:
         found.append("Capacity: entries are dropped from the last tier for lack of space.")

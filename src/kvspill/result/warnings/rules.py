@@ -223,8 +223,8 @@ def _client(honesty: Honesty, measured: Measured) -> Iterator[Caution]:
         yield loads.LATE_ARRIVALS.of(late=duration(late_ms), less=less, share=_share_of(late_ms, measured))
     lag = honesty.event_loop_lag_ms
     if lag and lag["p99"] > LAG_MS:
-        share = _share_of(lag["p99"], measured)
-        yield loads.EVENT_LOOP_LAG.of(lag=duration(lag["p99"]), less=less, share=share)
+        late, beside = duration(lag["p99"]), _share_of(lag["p99"], measured)
+        yield loads.EVENT_LOOP_LAG.of(lag=late, less=less, share=beside)
 
 
 def _standstills(honesty: Honesty, measured: Measured) -> Iterator[Caution]:

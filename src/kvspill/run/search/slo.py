@@ -125,7 +125,7 @@ class SloMode:
 
     async def search(self, levels: Levels) -> Answer:
         held = await self._search.run(levels)
-        target = f"p{self._slo.percentile:g} of {LATENCIES[self._slo.latency]} within its target"
+        target = f"the p{self._slo.percentile:g} of {LATENCIES[self._slo.latency]} within its target"
         if held is None:
             high = self._search.high
             assert high is not None, "a search that ends without a pass has a failure"
