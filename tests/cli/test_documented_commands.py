@@ -1,4 +1,4 @@
-"""The commands of README, first run and questions: each parses, and none overloads by itself."""
+"""The commands of the documentation: each parses, and none overloads by itself."""
 
 import re
 import shlex
@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from kvspill.cli import run, simulate
 from kvspill.cli.can import _parser as can_parser
 from kvspill.cli.main import main
 from kvspill.cli.options import config_parser, parse_config
@@ -14,15 +15,27 @@ from kvspill.run import asking
 
 ROOT = Path(__file__).parents[2]
 PAGES = ("README.md", "docs/first-run.md", "docs/questions.md")
+MORE_PAGES = (
+    "engines",
+    "gpu",
+    "live-metrics",
+    "nixl",
+    "object-stores",
+    "prediction",
+    "ranks",
+    "redis",
+)
 COMMAND = re.compile(r"kvspill (run|simulate|can) [^`#\n]*--[^`#\n]*")
+LINE = re.compile(r"^(?:    |mpirun .*?|srun .*?)?(kvspill (?:run|simulate) [^#\n]*)", re.MULTILINE)
+"""In a block of its own: sentences may speak of a flag alone."""
 
 
 def commands() -> list[str]:
-    found = [
-        match.group(0).strip()
-        for page in PAGES
-        for match in COMMAND.finditer((ROOT / page).read_text("utf-8"))
-    ]
+    text = "\n".join((ROOT / page).read_text("utf-8") for page in PAGES)
+    found = [match.group(0).strip() for match in COMMAND.finditer(text)]
+    more = [(ROOT / "docs" / f"{page}.md").read_text("utf-8") for page in (*MORE_PAGES, "simulation")]
+    helps = [run.EXAMPLES.format(prog="kvspill run"), simulate.EXAMPLES]
+    found += [match[1].strip() for match in LINE.finditer("\n".join([*more, *helps]))]
     return [command for command in dict.fromkeys(found) if "--help" not in command and "…" not in command]
 
 

@@ -25,7 +25,7 @@ EXAMPLES = """\
 examples:
   kvspill calibrate --cache-dir /mnt/nvme --output drive.yaml
   kvspill calibrate --cache-dir /mnt/nvme --output drive.yaml --quick
-  kvspill simulate --num-users 50 --duration 300 --device-profile drive.yaml
+  kvspill simulate --num-users 50 --arrival closed --duration 300 --device-profile drive.yaml
 """
 QUICK_HELP = "20 seconds instead of two minutes; the figures are less certain"
 

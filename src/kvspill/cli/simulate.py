@@ -9,10 +9,10 @@ from kvspill.errors import UsageError
 SUMMARY = "Runs the same load in virtual time on modelled devices; nothing is read or written but the result."
 EXAMPLES = """\
 examples:
-  ten minutes of 150 users on a PCIe 4 drive:
-    kvspill simulate --num-users 150 --duration 600 --cpu-mem-gb 2 --device-profile nvme-gen4
+  ten minutes of 20 users, who wait for their answers, on a PCIe 4 drive:
+    kvspill simulate --num-users 20 --arrival closed --duration 600 --cpu-mem-gb 8 --device-profile nvme-gen4
   a device of your own (GiB/s and microseconds per tier in the file):
-    kvspill simulate --num-users 40 --model llama3.1-70b-instruct --device-profile my-drive.yaml
+    kvspill simulate --num-users 20 --arrival closed --device-profile my-drive.yaml
   a recorded trace, ten times as fast as recorded:
     kvspill simulate --trace mooncake:conversation_trace.jsonl --trace-speedup 10 --io-model prefix
 """
