@@ -87,9 +87,13 @@ def too_much(result: Result) -> str:
     """
     if result.config.get("arrival") == "closed":
         return f"{who(result)} {shares(_servers(result))}"
-    load = result.honesty.offered_load.ratio or 0.0
+    return f"{does(result, 'ask')} {beyond_servers(result.honesty.offered_load.ratio or 0.0)}"
+
+
+def beyond_servers(load: float) -> str:
+    """How far a load is beyond the servers."""
     times = f"{load:,.1f} times" if load >= _CLEARLY else "a little more than"
-    return f"{does(result, 'ask')} {times} what the servers could do without any storage"
+    return f"{times} what the servers could do without any storage"
 
 
 def shares(servers: int) -> str:

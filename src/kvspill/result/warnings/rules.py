@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from kvspill.measure.steady import NOT_STEADY, TOO_SHORT
 from kvspill.records import Outcome, Tier
 from kvspill.result.honesty import CLIENT_BOUND_SHARE, DRAM_WAIT_SHARE, lateness_p99_ms
-from kvspill.result.load import fewer_at_once, shares
+from kvspill.result.load import beyond_servers, fewer_at_once, shares
 from kvspill.result.measured import Measured
 from kvspill.result.ranking import stuck_calls
 from kvspill.result.schema import SteadyState
@@ -246,7 +246,7 @@ def _load(measured: Measured, honesty: Honesty) -> Iterator[Caution]:
     load, less = honesty.offered_load.ratio, measured.settings.less
     if load is not None and measured.is_overload(load):
         settings = measured.settings
-        asked = f"{load:,.2f} times what a device without any delay could serve"
+        asked = beyond_servers(load)
         if settings.arrival == "closed":
             asked = f"that of {counted(settings.num_users, 'user')} who {shares(settings.servers)}"
         less = settings.lighter
