@@ -14,9 +14,9 @@ from kvspill.errors import INTERRUPTED, KvspillError, UsageError
 SUMMARY = """\
 Answers whether so many users can be served within a latency target: exit status
 0 yes, 3 no, 1 without a verdict. Users wait for their answers and have a server
-each; what queue and storage add is judged, not generation. It takes --duration
-(5 minutes; 10 for fewer than 10 users) and up to a minute around it at most, and
-less where the answer is clear.
+each; what queue and storage add is judged, not generation. It takes at most
+--duration (5 minutes; 10 for fewer than 10 users) and a minute more, and less
+where the answer is clear.
 With --simulate that is virtual time, and a search takes up to 12 times as much."""
 EXAMPLES = """\
 examples:

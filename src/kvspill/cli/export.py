@@ -31,7 +31,7 @@ def _parser(prog: str) -> Parser:
     parser = Parser(
         prog=prog,
         usage=f"{prog} fio|trace FILE -o FILE [FLAGS]",
-        description="Writes what a run did in a format of others.",
+        description="Writes what a run did as a fio job, a fio replay or a trace.",
         epilog=EXAMPLES,
     )
     parser.add_argument("kind", choices=("fio", "trace"), help="what to write")

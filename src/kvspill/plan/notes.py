@@ -26,7 +26,7 @@ def notes_of(plan: Mapping[str, Any]) -> dict[str, str]:
         )
     if plan["sensitivity"] and plan["chosen"]["holds"]:
         notes[OFF_TITLE] = (
-            f"Limits are exact to {resolution(plan)}; changes no larger than that are shown as “same”."
+            f'Limits are exact to {resolution(plan)}; changes no larger than that are shown as "same".'
         )
     return notes
 

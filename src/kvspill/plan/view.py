@@ -96,7 +96,7 @@ def lines(plan: Mapping[str, Any]) -> Iterator[str]:
     yield f"{plan['answer'].upper()} (predicted): {_headline(plan)}"
     if chosen["answer_by_seed"]:
         who = load(plan, chosen["users_asked_about"])
-        yield f"Results by seed (each draws other users), {who} on a node of it: {chosen['answer_by_seed']}."
+        yield f"Results by seed (each draws other users), {who} on one such node: {chosen['answer_by_seed']}."
     if chosen["holds"]:
         yield _holds(plan)
     yield f"Bottleneck: {chosen['because']}"
@@ -128,7 +128,7 @@ def _headline(plan: Mapping[str, Any]) -> str:
     if plan["answer"] == YES:
         where, because = (
             _nodes_text(chosen["nodes"], chosen["name"]),
-            f"a node of it holds {_about(plan, chosen)}",
+            f"one such node holds {_about(plan, chosen)}",
         )
         return f"{who} {'keep' if several else 'keeps'} the latency target on {where}, because {because}."
     if plan["answer"] == NO_VERDICT:
@@ -210,14 +210,14 @@ def _money(amount: float, unit: str) -> str:
 def _wear_line(worn: Mapping[str, Any]) -> str:
     if not worn["written_bytes_per_day_per_drive"]:
         return "Wear: nothing is written to a drive under this load."
-    text = f"Wear: {_daily(worn)} a day are written to a drive"
+    text = f"Wear: {_daily(worn)} a day is written to each drive"
     if "drive_writes_per_day" in worn:
         text += f", {worn['drive_writes_per_day']:.2f} drive writes a day"
     if "share_of_endurance" not in worn:
         return f"{text}; give capacity= and endurance= to see what that means for it."
     share = worn["share_of_endurance"]
-    verdict = "within its endurance" if share <= 1 else "MORE than its endurance allows"
-    return f"{text}, {share:.0%} of what it may be written: {verdict}."
+    early = ": it would wear out early" if share > 1 else ""
+    return f"{text}, {share:.0%} of its endurance{early}."
 
 
 def _daily(worn: Mapping[str, Any]) -> str:

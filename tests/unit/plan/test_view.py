@@ -14,7 +14,14 @@ from kvspill.records import GIB
 )
 def test_what_is_written_in_a_day_is_no_measurement_to_the_hundredth(gib: float, shown: str) -> None:
     text = _wear_line({"written_bytes_per_day_per_drive": gib * GIB})
-    assert text.startswith(f"Wear: {shown} a day are written to a drive;")
+    assert text.startswith(f"Wear: {shown} a day is written to each drive;")
+
+
+@pytest.mark.parametrize(("share", "said"), [(0.13, "."), (1.3, ": it would wear out early.")])
+def test_wear_is_said_as_a_share_of_the_endurance(share: float, said: str) -> None:
+    worn = {"written_bytes_per_day_per_drive": 200 * GIB, "share_of_endurance": share}
+    text = f"Wear: 200 GiB a day is written to each drive, {share:.0%} of its endurance{said}"
+    assert _wear_line(worn) == text
 
 
 def test_a_drive_that_is_not_written_to_is_said_not_to_wear() -> None:
