@@ -115,7 +115,7 @@ def _refuted(normal: Figures, refuted: Sequence[Choice], others: bool) -> str:
     kept = [_named(row) for row, _ in refuted if row.status == Status.YES]
     if kept:
         text += f" {listed(kept)} kept them: run both again, longer."
-    return text if others else f"{text} Fewer --users show how many each set-up serves."
+    return text if others else f"{text} Fewer --users would show how many each set-up serves."
 
 
 def _with_storage(choices: Sequence[Choice]) -> list[Choice]:
@@ -141,12 +141,12 @@ def _nobody(missed: Sequence[Choice], what_kind: str) -> str:
         row, what = min(judged, key=lambda choice: _times(choice[0], _worst(choice[0])))
         item = row.classes[_worst(row)]
         nearest = (
-            f" Nearest came {what}, where queue and storage added {duration(item.added_p95_ms)} (p95) to "
+            f" The closest was {what}, where queue and storage added {duration(item.added_p95_ms)} (p95) to "
             f"{_worst(row)} requests; the target is {target_time(item.target_p95_ms)}."
         )
     return (
         f"To buy first: nothing can be advised, because no {what_kind} that was run keeps the targets of "
-        f"{users}.{nearest} Fewer --users show how many each set-up serves."
+        f"{users}.{nearest} Fewer --users would show how many each set-up serves."
     )
 
 

@@ -71,7 +71,8 @@ def test_where_no_set_up_keeps_the_targets_the_nearest_is_named_and_nothing_advi
     text = advice(missing(ALONE, 400.0), missing(IN_FRONT, 80.0, tiers=both()))
     assert "no set-up that was run keeps the targets of 10 users" in text
     assert (
-        "Nearest came DRAM in front of the storage, where queue and storage added 80.00 ms (p95) to" in text
+        "The closest was DRAM in front of the storage, where queue and storage added 80.00 ms (p95) to"
+        in text
     )
     assert "interactive requests; the target is 50 ms" in text
 
@@ -80,7 +81,7 @@ def test_a_set_up_that_missed_by_requests_that_waited_is_not_called_the_nearest(
     """Its percentile is of the few that completed, below the target."""
     waited = missing(IN_FRONT, 40.0, tiers=both())
     text = advice(missing(ALONE, 400.0), waited)
-    assert "Nearest came storage alone, where queue and storage added 400.0 ms (p95) to" in text
+    assert "The closest was storage alone, where queue and storage added 400.0 ms (p95) to" in text
     starved: Classes = {"interactive": ClassFigures(None, 50.0, False)}
     assert "Nearest" not in advice(
         missing(ALONE, 40.0), row(IN_FRONT, status="no", classes=starved, tiers=both())
@@ -127,8 +128,8 @@ def test_no_dram_is_advised_where_a_normal_day_misses_its_targets_with_as_much()
     assert "To buy first" not in text
     assert (
         "Not advised: storage alone and DRAM in front of the storage, because production has at least as "
-        "much memory and misses the targets of 10 users (interactive). Fewer --users show how many each "
-        "set-up serves." in text
+        "much memory and misses the targets of 10 users (interactive). Fewer --users would show how many "
+        "each set-up serves." in text
     )
     less = {**both(), "cpu": replace(tier(), limit_gib=1.0)}
     assert "To buy first: DRAM in front" in advice(*rows, missing("production", tiers=less, users=20))
