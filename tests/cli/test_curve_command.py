@@ -21,7 +21,7 @@ def test_the_table_names_every_policy_and_the_file_has_the_same(
     curve = json.loads(out.read_text())
     assert list(curve["policies"]) == ["fifo", "lfu", "s3-fifo", "optimum"]
     assert [point["capacity_bytes"] for point in curve["policies"]["fifo"]] == [1 << 30, 10 << 30]
-    for words in ("60 requests", "The curve bends at", "NEXT TiB SAVES", "Two tiers"):
+    for words in ("60 requests", "The curve bends at", "next TiB saves", "Two tiers"):
         assert words in text
     drawn = Outline(page.read_text())
     assert list(json.loads(drawn.data)) == ["curve-rates-0", "curve-tiers-0", "curve-worth-0"]
@@ -61,7 +61,7 @@ def test_a_recording_is_played_once_whatever_the_limit(
 
 def test_lru_alone_is_shown_at_the_capacities_that_were_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*FLAGS, "--policies=", "--capacities-gib", "2,7"]) == 0
-    table = capsys.readouterr().out.split("NEXT TiB SAVES\n")[1].splitlines()
+    table = capsys.readouterr().out.split("next TiB saves\n")[1].splitlines()
     assert [line.split()[0] for line in table[:2]] == ["2.00", "7.00"]
     assert table[2] == ""
 

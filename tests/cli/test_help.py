@@ -131,14 +131,14 @@ def test_models_prints_what_grows_what_stays_and_whole_contexts(capsys: pytest.C
     assert main(["models"]) == 0
     lines = capsys.readouterr().out.splitlines()
     titles = [
-        "MODEL",
-        "LAYERS",
-        "BYTES/TOKEN",
-        "CONSTANT",
-        "8,192 TOKENS",
-        "131,072 TOKENS",
-        "LIMIT",
-        "AT LIMIT",
+        "model",
+        "layers",
+        "bytes/token",
+        "constant",
+        "8,192 tokens",
+        "131,072 tokens",
+        "limit",
+        "at limit",
     ]
     assert re.split("  +", lines[0]) == titles
     rows = {cells[0]: cells[2:6] for cells in (re.split("  +", line) for line in lines[1:])}

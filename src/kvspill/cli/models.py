@@ -46,8 +46,8 @@ def main(argv: Sequence[str], prog: str = "kvspill models") -> int:
 
 def table(models: Iterable[ModelSpec], ranks: int) -> str:
     """The models as text, one line each."""
-    contexts = (f"{tokens:,} TOKENS" for tokens in CONTEXTS)
-    rows = [("MODEL", "LAYERS", "BYTES/TOKEN", "CONSTANT", *contexts, "LIMIT", "AT LIMIT")]
+    contexts = (f"{tokens:,} tokens" for tokens in CONTEXTS)
+    rows = [("model", "layers", "bytes/token", "constant", *contexts, "limit", "at limit")]
     for model in models:
         rows.append((one_line(model.name), one_line(model.describe()), *_sizes(model, ranks)))
     return aligned(rows, names=2) + "\n"

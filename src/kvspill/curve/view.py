@@ -82,10 +82,10 @@ def rates_of(curve: Mapping[str, Any]) -> list[list[str]]:
     worth = [row for row in curve["next_tib"] if row["capacity_bytes"] > 0]
     rows = [
         [
-            "CAPACITY",
+            "capacity",
             *(f"LRU {what}" for what in ("requests", "bytes", "tokens")),
             *policies,
-            "NEXT TiB SAVES",
+            "next TiB saves",
         ]
     ]
     for place, row in enumerate(worth):
@@ -131,7 +131,7 @@ def _tiers(curve: Mapping[str, Any]) -> str:
     tiers = curve["two_tiers"]
     storage = tiers["storage_bytes"]
     some = list(range(0, len(storage), max(1, len(storage) // 6)))
-    rows = [["DRAM \\ STORAGE", "none", *(size_text(storage[at]) for at in some)]]
+    rows = [["DRAM \\ storage", "none", *(size_text(storage[at]) for at in some)]]
     for nbytes, top, below in zip(
         tiers["dram_bytes"], tiers["found_in_dram"], tiers["found_in_storage"], strict=True
     ):

@@ -292,9 +292,9 @@ def tables_of(plan: Mapping[str, Any]) -> dict[str, list[list[str]]]:
 def _options(plan: Mapping[str, Any]) -> list[list[str]]:
     rows = plan["options"]
     priced = any(row["cost"] for row in rows)
-    head = ["OPTION", "HOLDS", "NODES", "BOTTLENECK"]
-    head += ["READ P95", "TOKENS/S", "WRITTEN/DAY", "WEAR", "BEATS RECOMPUTING"]
-    money = ["PER MONTH", "PER USER", "PER M TOKENS"] if priced else []
+    head = ["option", "holds", "nodes", "bottleneck"]
+    head += ["read p95", "tok/s", "written/day", "wear", "beats recomputing"]
+    money = ["per month", "per user", "per M tokens"] if priced else []
     table = [[*head, *money]]
     for row in rows:
         cells = [_mark(plan, row), _held(row), _nodes(row), row["binds"], *_point(row)]
@@ -339,8 +339,8 @@ def _prices(cost: Mapping[str, Any] | None) -> list[str]:
 
 
 def _figures(plan: Mapping[str, Any]) -> list[list[str]]:
-    low, high = f"{OFF_BY:.0%} LOWER", f"{OFF_BY:.0%} HIGHER"
-    table = [["FIGURE", low, high]]
+    low, high = f"{OFF_BY:.0%} lower", f"{OFF_BY:.0%} higher"
+    table = [["figure", low, high]]
     by_figure: dict[str, dict[float, Mapping[str, Any]]] = {}
     for row in plan["sensitivity"]:
         by_figure.setdefault(row["figure"], {})[row["factor"]] = row

@@ -7,7 +7,10 @@ from typing import Any
 from kvspill.report.html.drawings import drawn_page
 
 _STATES = {"yes": "met", "no": "missed"}
-_NAMED = ("Bottleneck", "What would help", "In doubt", "Target", "Asked with")
+_NAMED = (
+    *("Bottleneck", "What would help", "Cost", "Wear", "Break-even", "Sensitivity", "In doubt"),
+    *("Target", "Asked with"),
+)
 """Sentences that begin with what they answer."""
 _STYLE = """
 .option { margin-bottom: 12px; } .option dt { overflow-wrap: anywhere; } .option dd { margin: 0; }
