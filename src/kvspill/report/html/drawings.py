@@ -1,7 +1,15 @@
 """Pages without scripts: the frame around them, with the style of the page of results."""
 
+import re
 from html import escape
 from importlib.resources import files
+
+_FLAG = re.compile(r"--[a-z][a-z0-9-]*")
+
+
+def with_flags(text: str) -> str:
+    """Text as HTML in which no flag is broken at its hyphens."""
+    return _FLAG.sub(r'<span class="flag">\g<0></span>', escape(text))
 
 
 def drawn_page(title: str, body: str, style: str = "") -> str:
@@ -15,7 +23,7 @@ def drawn_page(title: str, body: str, style: str = "") -> str:
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
 <title>{escape(title)}</title>
-<style>{css}{style}</style>
+<style>{css}header {{ padding-bottom: 14px; }}{style}</style>
 </head>
 <body>
 <header><h1>{escape(title.partition(":")[0])}</h1></header>

@@ -13,6 +13,7 @@ from kvspill.result.schema import Result
 
 TIERS = tuple(tier.value for tier in Tier)
 VERBS = ("read", "write")
+TIER_NAMES = {"gpu": "GPU", "cpu": "CPU", "storage": "storage"}
 LEVERS = ("users", "num_users", "trace_speedup", "speed")
 MAX_POINTS = 400
 """More points than this don't show on a screen; longer timelines are averaged down to it."""
@@ -140,7 +141,7 @@ def modelled(result: Result, tier: str) -> bool:
 def tier_label(results: Sequence[Labelled], tier: str) -> str:
     """The tier's name, with a mark wherever its times come from a model."""
     marks = {modelled(item.result, tier) for item in results if _has_tier(item.result, tier)}
-    name = {"gpu": "GPU", "cpu": "CPU", "storage": "storage"}[tier]
+    name = TIER_NAMES[tier]
     if marks == {True}:
         simulated = all(item.result.simulated for item in results)
         return f"{name} ({'simulated' if simulated else 'modelled'})"

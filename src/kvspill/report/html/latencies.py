@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from kvspill.report.html import specs
 from kvspill.report.html.facts import (
     PERCENTILES,
+    TIER_NAMES,
     VERBS,
     Curve,
     Labelled,
@@ -106,7 +107,7 @@ def _entry_says(results: Sequence[Labelled], tiers: Sequence[str], verb: str) ->
             sizes = [nbytes for name in names if (nbytes := item.result.number(name)) is not None]
             if len(sizes) == len(names):
                 both = " and ".join(map(size_text, sizes))
-                said.append(f"{f'{item.label} ' if len(results) > 1 else ''}{tier} {verb} {both}")
+                said.append(f"{f'{item.label} ' if len(results) > 1 else ''}{TIER_NAMES[tier]} {verb} {both}")
     says = "Per entry, from submission to completion, demotions included."
     return f"{says} Sizes of entries, p50 and p95: {'; '.join(said)}." if said else says
 

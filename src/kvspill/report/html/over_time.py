@@ -173,9 +173,9 @@ def _depth(results: Sequence[Labelled]) -> Iterator[Figure]:
     if len(results) == 1:
         names = {IN_FLIGHT: "operations of the tier", DEVICE_QUEUE: "I/Os at the device"}
         series = [(name, results[0], column) for column, name in names.items()]
-        yield from _over_time(
-            Group("depth", "Queue depth of storage", series), " ".join(says.values()), "under way", read
-        )
+        seen = [text for column, text in says.items() if any(v for _, v in read(results[0], column))]
+        group = Group("depth", "Queue depth of storage", series)
+        yield from _over_time(group, " ".join(seen), "under way", read)
         return
     titles = {
         IN_FLIGHT: "Storage operations under way",

@@ -14,6 +14,7 @@ from kvspill import __version__
 from kvspill.errors import UsageError
 from kvspill.machine.limits import check_drawing_limits
 from kvspill.report.html.doubts import folds, plain_notes
+from kvspill.report.html.drawings import with_flags
 from kvspill.report.html.facts import Labelled
 from kvspill.report.html.figure import Figure, Section
 from kvspill.report.html.figures import figures
@@ -142,11 +143,13 @@ def _harmless(value: Any) -> Any:
 def _template() -> Any:
     try:
         from jinja2 import Environment, StrictUndefined
+        from markupsafe import Markup
     except ImportError:
         raise _missing("Jinja2") from None
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_harmless
     )
+    environment.filters["flags"] = lambda text: Markup(with_flags(plain(text)))
     environment.filters["title_of"] = lambda code: kind_of(code).title
     environment.filters["heading_of"] = lambda code: _heading(kind_of(code).title)
     return environment.from_string(_asset("page.html.j2"))

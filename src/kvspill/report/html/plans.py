@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from kvspill.report.html.drawings import drawn_page
+from kvspill.report.html.drawings import drawn_page, with_flags
 
 _STATES = {"yes": "met", "no": "missed"}
 _NAMED = (
@@ -18,7 +18,9 @@ _STYLE = """
 .room .bar { display: block; height: 100%; border-radius: 3px; background: var(--bad); }
 .room .bar.enough { background: var(--good); }
 .room .asked { position: absolute; top: -4px; bottom: -4px; border-left: 3px dashed var(--ink); }
-dl { margin: 0; } header { padding-bottom: 14px; } td:first-child { min-width: 10em; }"""
+dl { margin: 0; } td { white-space: nowrap; } td:first-child { min-width: 10em; white-space: normal; }
+@media print { table { font-size: 7pt; } th, td { white-space: normal; padding-right: 6px; }
+  td:first-child { min-width: 7em; } }"""
 Table = Sequence[Sequence[str]]
 """Rows of cells, the heads first."""
 
@@ -29,7 +31,7 @@ def page_of(plan: Mapping[str, Any], tables: Mapping[str, Table]) -> str:
     words = "\n".join(f"<p>{_named(line)}</p>" for line in rest)
     answer = (
         f'<section><h2>Verdict</h2>\n<div class="answer {_STATES.get(plan["answer"], "")}">'
-        f'<p class="status">{escape(verdict)}</p>\n{words}</div></section>'
+        f'<p class="status">{with_flags(verdict)}</p>\n{words}</div></section>'
     )
     title = f"Plan for {plan['asked']:,} {plan['asked_is']} of {plan['model']}"
     notes = {name: f"\n<p>{escape(line)}</p>" for name, line in plan["notes"].items()}
@@ -43,8 +45,8 @@ def page_of(plan: Mapping[str, Any], tables: Mapping[str, Table]) -> str:
 def _named(line: str) -> str:
     name, colon, text = line.partition(": ")
     if name not in _NAMED:
-        return escape(line)
-    return f"<strong>{escape(name)}{colon}</strong>{escape(text)}"
+        return with_flags(line)
+    return f"<strong>{escape(name)}{colon}</strong>{with_flags(text)}"
 
 
 def _table(name: str, table: Table) -> str:

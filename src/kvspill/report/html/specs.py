@@ -183,7 +183,7 @@ def with_targets(spec: Spec, targets: Mapping[str, float], unit: str) -> Spec:
     said: list[Spec] = [
         {
             "data": {"values": part},
-            "mark": {"type": "text", "align": "right", "fontSize": 11, **at},
+            "mark": {"type": "text", "align": "right", "fontSize": 11, **at, **halo},
             "encoding": {
                 "x": {"value": {"expr": "width"}},
                 "y": {**y, "field": "y"},
@@ -194,6 +194,8 @@ def with_targets(spec: Spec, targets: Mapping[str, float], unit: str) -> Spec:
             (above, {"baseline": "bottom", "dy": -3}),
             (below, {"baseline": "top", "dy": 4}),
         )
+        # A curve may pass where a label stands: the ground shows around its letters.
+        for halo in ({"stroke": "var(--panel)", "strokeWidth": 4, "strokeJoin": "round"}, {})
         if part
     ]
     rest = {key: value for key, value in spec.items() if key not in line and key != "data"}

@@ -29,8 +29,8 @@ def page_of(found: Mapping[str, Any], text: str) -> str:
 <div class="answer {state}"><p class="status">{verdict}.</p>
 <p>{escape(str(found["date"]))}, {counts}.</p></div>
 <div class="scroll" tabindex="0" role="region" aria-label="Engine and preset"><table>
-<tr><th></th><th>engine</th><th>kvspill</th><th>verdict</th><th></th></tr>
-{rows}
+<thead><tr><th></th><th>engine</th><th>kvspill</th><th>verdict</th><th></th></tr></thead>
+<tbody>{rows}</tbody>
 </table></div>
 </section>
 <section>

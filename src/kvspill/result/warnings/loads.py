@@ -93,7 +93,7 @@ HALF_DONE = Kind(
     "Give a longer --duration or fewer --servers, or compare fixed work (--max-requests).",
     touches=(Area.LOAD,),
     spoils=(Spoils.CERTAINTY,),
-    means="many requests were still in service at its end, so its rates of tokens and requests are rough",
+    means="many requests were still in service at the end, so the rates of tokens and requests are rough",
 )
 UNFINISHED = Kind(
     "unfinished",

@@ -10,6 +10,7 @@ pytest.importorskip("vl_convert", reason="the page needs the extra `report`")
 from kvspill.config import Config
 from kvspill.records import QoS
 from kvspill.report.console import render_summary
+from kvspill.report.html.drawings import with_flags
 from kvspill.report.html.facts import labelled
 from kvspill.report.html.headline import headline_rows
 from kvspill.report.html.page import Remarks, page_of
@@ -18,6 +19,7 @@ from kvspill.report.html.specs import lines, with_targets
 from kvspill.report.html.verdicts import verdict_of
 from kvspill.report.numbers import UNMEASURED
 from kvspill.result.schema import Question, Result
+from kvspill.result.warnings.known import noted
 from unit.measure.rows import ns, request
 from unit.report.html.outline import Outline
 from unit.report.html.pages import build_page
@@ -167,3 +169,10 @@ def test_a_result_without_storage_shows_no_figure_of_storage() -> None:
     beside = headline_rows(labelled([("a", memory), ("b", sample.built())]))
     (row,) = [row for row in beside if row.title == "Throughput over storage I/O time"]
     assert row.cells[0].value == UNMEASURED
+
+
+def test_a_flag_is_not_broken_at_its_hyphens() -> None:
+    text = "Use fewer --num-users, <b>"
+    assert with_flags(text) == 'Use fewer <span class="flag">--num-users</span>, &lt;b&gt;'
+    page = build_page([("mine", sample.built(warnings=[noted("shed", "m", "Use --max-queue.")]))])
+    assert 'Use <span class="flag">--max-queue</span>.' in page

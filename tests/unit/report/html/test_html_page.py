@@ -108,6 +108,10 @@ def test_depth_utilisation_and_ios_of_the_device_are_drawn_where_they_were_seen(
     found = drawn(built)
     depth = {(row["series"], row["y"]) for row in found["depth"].spec["data"]["values"]}
     assert depth == {("operations of the tier", 4), ("I/Os at the device", 2.5)}
+    assert "seen once a second. I/Os in the device's queue" in found["depth"].says
+    tier_alone = drawn(with_columns(storage_in_flight=[4] * 10))["depth"].says
+    assert "seen once a second." in tier_alone
+    assert "device" not in tier_alone, "no line of it is drawn"
     assert {row["y"] for row in found["utilisation"].spec["data"]["values"]} == {90}
     assert {row["y"] for row in found["device-iops"].spec["data"]["values"]} == {120}
 
