@@ -18,9 +18,10 @@ _STYLE = """
 .room .bar { display: block; height: 100%; border-radius: 3px; background: var(--bad); }
 .room .bar.enough { background: var(--good); }
 .room .asked { position: absolute; top: -4px; bottom: -4px; border-left: 3px dashed var(--ink); }
-dl { margin: 0; } td { white-space: nowrap; } td:first-child { min-width: 10em; white-space: normal; }
-@media print { table { font-size: 7pt; } th, td { white-space: normal; padding-right: 6px; }
-  td:first-child { min-width: 7em; } }"""
+dl { margin: 0; } td { white-space: nowrap; overflow-wrap: normal; }
+td:first-child, td:nth-child(3) { white-space: normal; } td:first-child { min-width: 10em; }
+@media print { table { font-size: 6.5pt; } th, td { white-space: normal; padding-right: 5px; }
+  thead th { white-space: normal; } td:first-child { min-width: 7em; } }"""
 Table = Sequence[Sequence[str]]
 """Rows of cells, the heads first."""
 
@@ -50,7 +51,9 @@ def _named(line: str) -> str:
 
 
 def _table(name: str, table: Table) -> str:
-    head, *rows = ["".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in row) for tag, row in _tagged(table)]
+    head, *rows = [
+        "".join(f"<{tag}>{with_flags(cell)}</{tag}>" for cell in row) for tag, row in _tagged(table)
+    ]
     body = "\n".join(f"<tr>{row}</tr>" for row in rows)
     return (
         f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(name)}"><table>\n'

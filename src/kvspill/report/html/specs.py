@@ -183,23 +183,38 @@ def with_targets(spec: Spec, targets: Mapping[str, float], unit: str) -> Spec:
     said: list[Spec] = [
         {
             "data": {"values": part},
-            "mark": {"type": "text", "align": "right", "fontSize": 11, **at, **halo},
+            "mark": {"type": "text", "align": side, "fontSize": 11, **at},
             "encoding": {
-                "x": {"value": {"expr": "width"}},
+                "x": {"value": {"expr": "width"} if side == "right" else 0},
                 "y": {**y, "field": "y"},
                 "text": {"field": "label", "type": "nominal"},
             },
         }
-        for part, at in (
+        for rows_there, at in (
             (above, {"baseline": "bottom", "dy": -3}),
             (below, {"baseline": "top", "dy": 4}),
         )
-        # A curve may pass where a label stands: the ground shows around its letters.
-        for halo in ({"stroke": "var(--panel)", "strokeWidth": 4, "strokeJoin": "round"}, {})
-        if part
+        for side in ("left", "right")
+        if (
+            part := [
+                row
+                for row in rows_there
+                if _free_side(spec["data"]["values"], row["y"], at["baseline"] == "bottom") == side
+            ]
+        )
     ]
     rest = {key: value for key, value in spec.items() if key not in line and key != "data"}
     return {**rest, "data": spec["data"], "layer": [line, across, *said]}
+
+
+def _free_side(points: Sequence[Spec], target: float, is_above: bool) -> str:
+    """Where fewer points lie about a target's line, so that its label is not crossed by their curve."""
+    bottom, top = (0.97, 1.6) if is_above else (0.6, 1.03)
+    near = [float(point["x"]) for point in points if bottom * target < point["y"] < top * target]
+    low, high = (pick(float(point["x"]) for point in points) for pick in (min, max))
+    sides = {"right": sum(x > high - 0.35 * (high - low) for x in near)}
+    sides["left"] = sum(x < low + 0.35 * (high - low) for x in near)
+    return min(sides, key=lambda side: sides[side])
 
 
 def heat(cells: list[Spec], x_title: str, y_title: str) -> Spec:

@@ -146,6 +146,14 @@ def test_the_lowest_target_is_named_below_its_line_so_that_two_near_ones_can_be_
     assert texts == {"target 100 ms (responsive)": "bottom", "target 50 ms (interactive)": "top"}
 
 
+@pytest.mark.parametrize(("heights", "side"), [((10, 20, 1100), "left"), ((1100, 2000, 5000), "right")])
+def test_a_target_is_named_where_no_curve_crosses_its_label(heights: tuple[int, ...], side: str) -> None:
+    axis = {"field": "x", "title": "users"}
+    rows = [{"series": "batch", "x": 4.0 * number, "y": float(y)} for number, y in enumerate(heights)]
+    layers = with_targets(lines(rows, axis, axis, ["batch"]), {"batch": 1000.0}, "milliseconds")["layer"]
+    assert [layer["mark"]["align"] for layer in layers if layer["mark"].get("type") == "text"] == [side]
+
+
 def test_the_tile_of_a_slow_drive_shows_digits_that_tell_it_from_none() -> None:
     name = "tier_storage_read_bandwidth_gbps"
     slow, fast = sample.built(), sample.built()
