@@ -49,7 +49,7 @@ class Bandwidth:
 def _spread(rounds: Rounds) -> str:
     if not rounds or max(rounds) <= _STEADY * min(rounds):
         return ""
-    return f" ({speed_text(min(rounds), *rounds)} to {speed_text(max(rounds), *rounds)} by the moment)"
+    return f" (rounds from {speed_text(min(rounds), *rounds)} to {speed_text(max(rounds), *rounds)})"
 
 
 def modelled_bandwidth(profile: Profile, name: str) -> Bandwidth:
