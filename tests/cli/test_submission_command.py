@@ -261,7 +261,7 @@ def test_a_run_that_takes_no_file_is_judged_all_the_same(
     def refused(_target: Path) -> Path:
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
-    monkeypatch.setattr(outputs, "_temporary", refused)
+    monkeypatch.setattr(outputs, "temporary_beside", refused)
     assert main(["submission", str(run)]) == 1
     captured = capsys.readouterr()
     assert "Division: " in captured.out
