@@ -73,9 +73,6 @@ def main(argv: Sequence[str], prog: str = "kvspill report") -> int:
     check_outputs(outputs, options.results, page="-o")
     if page is None:
         return _named(_tables(options, read_rows(options.results)))
-    from kvspill.report.html.page import check_drawing, page_of
-
-    check_drawing()
     given = read_all(options.results)
     if given.curves and (options.csv or options.xlsx):
         refuse_curve(given.curves[0][0])
@@ -86,10 +83,11 @@ def main(argv: Sequence[str], prog: str = "kvspill report") -> int:
         # A suite's page ranks nothing and its advice leaves faulty rows out by name.
         alone = {item.label: faults_text(item.result) for item in given.results if not item.row}
         refuse_faulty(alone)
+    from kvspill.report.html.page import page_of
+
+    text = page_of(given.results, options.title, given.remarks, sections_of(given.curves))
     results = [item.result for item in given.results]
     written = _tables(options, zip(given.names, results, strict=True))
-    more = sections_of(given.curves)
-    text = page_of(given.results, options.title, given.remarks, more)
     return _named([*written, write_file(page, text, "-o")])
 
 
