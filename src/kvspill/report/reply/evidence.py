@@ -72,12 +72,15 @@ def few_requests(reply: Reply) -> dict[str, str]:
 
 
 def no_user(reply: Reply) -> str:
-    """The classes of which the seed draws no user, and what draws some; empty where each has one."""
+    """The classes of which the seed draws no user, and what draws some; empty where each has one.
+
+    Where fewer users than were asked about missed the target, the others may well be of such a class.
+    """
     level, names = _level(reply), without_users(reply)
-    if not names:
+    fewer = level < reply.users
+    if not names or (fewer and reply.status is Status.NO):
         return ""
-    # Where fewer users than were asked about decided, the others may well be of such a class.
-    more = "" if level < reply.users else " or more --users"
+    more = "" if fewer else " or more --users"
     few = f"seed {reply.result.seed} draws no {listed(names, 'or')} user among {level:,}"
     return f"{few[0].upper()}{few[1:]}, so nothing is said of {listed(names)}; give another --seed{more}."
 
@@ -118,6 +121,17 @@ def evidence(reply: Reply) -> str:
     else:
         what = f"{name} requests took {duration(actual_ms)}, {LATENCIES[reply.config.slo_latency]}"
     return f"{users}, {what} ({rank} of {promised_completed(block):,}{_of_windows(reply)}); {target}."
+
+
+def unjudged(reply: Reply, name: str, requests: str) -> str:
+    """What is to be said of a class with too few requests."""
+    block = _classes(reply)[name]
+    if not block["requests"]:
+        return f"{name}: no requests{with_load(reply)}, not judged; give a longer --duration."
+    if reply.status is Status.NO and _surely_late(reply, block):
+        allowed = f"{100 - reply.config.slo_percentile:g}%"
+        return f"{name}: {requests}, surely more than the {allowed} allowed."
+    return f"{name}: {requests}, too few to say that it keeps its target ({MIN_COMPLETIONS} are needed)."
 
 
 def shared_device(reply: Reply) -> str:

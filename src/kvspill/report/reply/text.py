@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterator
 
-from kvspill.measure.priorities import MIN_COMPLETIONS
 from kvspill.report.reply.asked import settings_text, target_text, targets_ms
 from kvspill.report.reply.evidence import (
     decided,
@@ -13,8 +12,8 @@ from kvspill.report.reply.evidence import (
     not_judged,
     remedy_of_unjudged,
     shared_device,
+    unjudged,
     unjudged_text,
-    with_load,
     without_users,
     worst,
 )
@@ -181,10 +180,7 @@ def _reasons(reply: Reply) -> Iterator[str]:
     said = (others, shared_device(reply), limited, *draws, *held, evidence(reply))
     yield from filter(None, (*said, _open(reply)))
     for name, requests in few_requests(reply).items():
-        if not_judged(reply)[name]:
-            yield f"{name}: {requests}, too few to say that it keeps its target ({MIN_COMPLETIONS})."
-        else:
-            yield f"{name}: no requests{with_load(reply)}, not judged; give a longer --duration."
+        yield unjudged(reply, name, requests)
 
 
 def _open(reply: Reply) -> str:

@@ -29,9 +29,10 @@ DESCEND = "descend"
 """The action of a stage that asks whether fewer users do as well: no backlog of more may help them."""
 
 
-_AGAIN = {
+_WHY_NOW = {
     "confirm": ", the largest that passed is measured again to confirm it",
     "recheck": ", measured again because its last window left doubt",
+    "scale_down": ", more than that was too much",
 }
 
 
@@ -160,7 +161,7 @@ class Levels:
         least = self._pace.cooldown if fewer else 1
         most_ns = SETTLE_STAGES_MAX * self._pace.longest * self._pace.interval_ns
         while True:
-            self._say(level, f"settling{_AGAIN.get(action, '')}")
+            self._say(level, f"settling{_WHY_NOW.get(action, '')}")
             await self._tick()
             now_ns = self._world.now_ns()
             elapsed_ns = now_ns - started_ns
