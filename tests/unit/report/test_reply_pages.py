@@ -134,7 +134,7 @@ def test_the_progress_of_a_stage_never_passes_its_own_bound(
     usual = min(float(found[2]) for found in lengths)
     assert any(float(found[1]) > usual for found in lengths), "no stage was held for longer than usual"
     assert all(float(found[1]) <= float(found[2]) for found in lengths)
-    assert any(", longer as requests are too few, " in text for text in said)
+    assert any(", more than usual as requests are too few, " in text for text in said)
     assert any(", twice as long to confirm it, " in text for text in said)
     assert "settling, the largest that passed is measured again to confirm it" in said
 

@@ -86,7 +86,7 @@ def _path(index: int, item: Labelled, lever: str, stages: Sequence[Step], many: 
         f"autoscaler-{index}",
         "Search for the load",
         f"Search: {_LEVER_NAMES.get(lever, lever)} over time" + (f", {item.label}" if many else ""),
-        f"Each step is a load that was tried. The search ended with: {reason}",
+        f"Each step is a load that was tried. The reason for the last one: {reason}",
         spec,
         ("seconds", lever, "tokens/s", "KV tokens/s on storage", "action", "reason"),
         plain_rows(table),

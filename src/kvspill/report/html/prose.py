@@ -220,8 +220,12 @@ def checks(result: Result) -> Iterator[Pair]:
     yield "Files opened without it", number(None if opened is None else opened.buffered, 0)
     yield "Every block verified", yes_no(honesty.verified)
     requests = honesty.requests
-    yield "Requests arrived, warm-up included", number(requests.arrived, 0)
-    yield "Requests completed, warm-up included", number(requests.completed, 0)
+    arrived, completed = "Requests arrived, warm-up included", "Requests completed, warm-up included"
+    if result.autoscaling_stats:
+        arrived = "Requests arrived in the last stage"
+        completed = "Requests completed in it, earlier ones included"
+    yield arrived, number(requests.arrived, 0)
+    yield completed, number(requests.completed, 0)
     yield "Requests completed in the measured window", number(result.requests_completed, 0)
     yield "Requests failed", number(requests.failed, 0)
     yield "Requests refused, the backlog was full", number(requests.shed, 0)

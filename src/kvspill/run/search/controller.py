@@ -235,7 +235,7 @@ class Levels:
 def _why_longer(action: str, *, patient: bool) -> str:
     """Why a window may last longer than others do."""
     again = ", twice as long to confirm it" if action == "confirm" else ""
-    return f"{again}, longer as requests are too few" if patient else again
+    return f"{again}, more than usual as requests are too few" if patient else again
 
 
 class Search:

@@ -116,3 +116,16 @@ def test_the_autoscalers_path_is_drawn_with_its_reasons() -> None:
     assert "Peak capacity found" in path.says
     curve = found["load-curve-0"].spec["data"]["values"]
     assert [(row["x"], row["y"]) for row in curve] == [(4, 100.0), (8, 150.0)]
+
+
+def test_what_was_checked_of_a_search_is_of_its_last_stage() -> None:
+    """More requests had "completed, warm-up included" than had arrived: some were of the stage before."""
+    steps = [
+        {"time_seconds": 10.0, "users": 8, "throughput": 100.0, "reason": "too much"},
+        {"time_seconds": 20.0, "users": 4, "throughput": 90.0, "action": "stop", "reason": "room left"},
+    ]
+    searched, plain = (build_page([("r", sample.built(autoscaling=found))]) for found in (steps, []))
+    assert "Requests arrived in the last stage" in searched
+    assert "Requests arrived, warm-up included" not in searched
+    assert "Requests arrived, warm-up included" in plain
+    assert "The search ended with" not in searched
