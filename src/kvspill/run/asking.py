@@ -1,5 +1,6 @@
 """The question "can N users be served?": what is run for it, in which order, and what comes out."""
 
+import math
 import signal
 import time
 from collections.abc import Callable, Mapping
@@ -179,7 +180,7 @@ def held_text(modelled: int | None, users: int) -> str:
     if modelled is None:
         return f"; no model of that told how many it holds within {MODEL_SECONDS_MAX:.0f} s"
     most = "at least" if modelled >= beyond(users) else "about"
-    return f"; a model of that holds {most} {modelled:,} such users"
+    return f"; a model of that holds {most} {counted(modelled, 'such user')}"
 
 
 def beyond(users: int) -> int:
@@ -353,8 +354,11 @@ def _limit(config: Config, profile: Profile, most: int, start: int) -> int | Non
     """The most users that keep the target on that profile, by simulation; None where it did not find out."""
     with profile_file(profile) as path:
         result = search_limit(config.changed(device_profile=str(path)), most, start)
-    about = read_bracket(result.autoscaling_stats).about
-    return None if about is None else int(about)
+    found = read_bracket(result.autoscaling_stats)
+    if found.about is None:
+        # Fewer than the fewest that failed; those that were left are too near to the limit for a clear word.
+        return None if found.failed is None else math.ceil(found.failed) - 1
+    return int(found.about)
 
 
 def search_limit(config: Config, most: int, start: int) -> Result:

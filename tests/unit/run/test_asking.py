@@ -181,6 +181,14 @@ def test_the_model_is_as_fast_as_the_probe() -> None:
     assert (device.read_gib_per_sec, device.write_gib_per_sec, device.concurrency) == (2.0, 1.0, 8)
 
 
+def test_a_model_of_a_slow_drive_tells_the_limit_though_the_last_user_leaves_doubt() -> None:
+    """Two users clearly fail and one neither passes nor fails: "no model told how many it holds"."""
+    config = question(Config(model="llama3.1-8b", num_users=100))
+    profile = measured_profile(Bandwidth(0.6, 0.4, "a probe"), config)
+    assert _limit(config, profile, 200, 8) == 1
+    assert held_text(1, 100) == "; a model of that holds about 1 such user"
+
+
 @pytest.mark.parametrize(("modelled", "users", "most"), [(8, 4, "at least"), (7, 4, "about")])
 def test_a_model_that_was_asked_for_no_more_says_so(modelled: int, users: int, most: str) -> None:
     assert held_text(modelled, users) == f"; a model of that holds {most} {modelled} such users"
