@@ -101,9 +101,9 @@ def rests_on(result: Result, bracket: Bracket, users: int, status: Status) -> Ma
     least = level_of(result.autoscaling_stats, bracket.failed)
     if asked is None or asked["passes"]:
         return least
-    # The users that were asked about are the best evidence, unless they had too few requests for it.
-    in_doubt = least is None or not _firm(least)
-    return asked if _firm(asked) and (asked["enough"] or in_doubt) else least
+    # The users asked about are the best evidence, unless they had too few requests and others enough.
+    better = least is not None and _firm(least) and least["enough"]
+    return asked if _firm(asked) and (asked["enough"] or not better) else least
 
 
 def level_of(steps: Steps, level: Level | None) -> Mapping[str, Any] | None:

@@ -74,6 +74,7 @@ def test_a_no_rests_on_the_users_asked_about_where_they_had_enough_requests() ->
     assert evidence(THIRTEEN_FAIL, asked) == asked
     assert evidence(THIRTEEN_FAIL, few) == THIRTEEN_FAIL
     assert evidence(doubt, few) == few
+    assert evidence({**THIRTEEN_FAIL, "enough": False}, few) == few, "neither had enough"
     assert evidence(THIRTEEN_FAIL, level(16, 0, 1, passes=False)) == THIRTEEN_FAIL
     assert evidence(THIRTEEN_FAIL) == THIRTEEN_FAIL, "16 were not measured"
 
