@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from cli.children import left_over
 from kvspill.cli.main import main
 from kvspill.config import Config
 from kvspill.errors import KvspillError, UsageError
@@ -204,16 +205,6 @@ def several(drive: str, count: int, later_seconds: int = 5) -> list[Simulation]:
     config, profile = Config(model="tiny-1b", num_users=2, duration=5), load_profile(drive)
     later = [config.changed(seed=seed, duration=later_seconds) for seed in range(1, count)]
     return [Simulation(one, profile) for one in (config, *later)]
-
-
-def left_over() -> list[str]:
-    """Processes that do not end by themselves; they are killed then."""
-    for process in active_children():
-        process.join(2)
-    left = active_children()
-    for process in left:
-        process.kill()
-    return [process.name for process in left]
 
 
 @pytest.mark.parametrize("length", [250, 251, 255])
