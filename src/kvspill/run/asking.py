@@ -356,8 +356,9 @@ def _limit(config: Config, profile: Profile, most: int, start: int) -> int | Non
         result = search_limit(config.changed(device_profile=str(path)), most, start)
     found = read_bracket(result.autoscaling_stats)
     if found.about is None:
-        # Fewer than the fewest that failed; those that were left are too near to the limit for a clear word.
-        return None if found.failed is None else math.ceil(found.failed) - 1
+        # All were tried: fewer than the fewest that failed, of which none is clear, as they are at the limit.
+        tried = found.concluded and found.failed is not None
+        return math.ceil(found.failed or 0) - 1 if tried else None
     return int(found.about)
 
 

@@ -189,6 +189,13 @@ def test_a_model_of_a_slow_drive_tells_the_limit_though_the_last_user_leaves_dou
     assert held_text(1, 100) == "; a model of that holds about 1 such user"
 
 
+def test_a_model_that_ran_out_of_time_tells_no_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fewer users than those that failed were not tried: one fewer was given as the limit."""
+    cut_short = built().model_copy(update={"autoscaling_stats": unfinished(step(50, False))})
+    monkeypatch.setattr(asking, "search_limit", lambda *_given: cut_short)
+    assert _limit(Config(), PRESETS["nvme-gen4"], 200, 8) is None
+
+
 @pytest.mark.parametrize(("modelled", "users", "most"), [(8, 4, "at least"), (7, 4, "about")])
 def test_a_model_that_was_asked_for_no_more_says_so(modelled: int, users: int, most: str) -> None:
     assert held_text(modelled, users) == f"; a model of that holds {most} {modelled} such users"
