@@ -181,6 +181,16 @@ def test_two_suites_cannot_write_into_one_directory(tmp_path: Path) -> None:
         pass
 
 
+def test_rows_that_another_process_finished_a_moment_before_do_not_run_again(tmp_path: Path) -> None:
+    """Its state had been read before the other one, which held the lock, was done."""
+    read_before = suite("a", "b")
+    assert run_folder(tmp_path, read_before, QUIET) == 0
+    kept = {path.name: path.stat().st_mtime_ns for path in tmp_path.glob("0*.json")}
+    assert run_folder(tmp_path, read_before, QUIET) == 0
+    assert {path.name: path.stat().st_mtime_ns for path in tmp_path.glob("0*.json")} == kept
+    assert states(load(tmp_path)) == [RowStatus.DONE, RowStatus.DONE]
+
+
 def test_an_interrupted_suite_whose_reader_is_gone_keeps_its_summary_and_says_how_to_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
