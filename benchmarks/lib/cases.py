@@ -54,10 +54,7 @@ class Case:
 
     def error(self, name: str) -> float:
         """How far the prediction is off; of the hit rate in points."""
-        real = self.middle(name)
-        if name == "hit rate":
-            return self.predicted[name] - real
-        return self.predicted[name] / real - 1 if real else (0.0 if not self.predicted[name] else math.inf)
+        return off(name, self.predicted[name], self.middle(name))
 
     def spread(self, name: str) -> float:
         """How far runs lie from their middle."""
@@ -71,6 +68,16 @@ class Case:
 
     def within(self, name: str) -> bool:
         return abs(self.error(name)) <= self.bar(name)
+
+    def repeated(self, name: str) -> list[bool]:
+        """Whether each run would have been a prediction within the tolerance of the run after it."""
+        values = [one[name] for one in self.measured]
+        pairs = zip(values, values[1:] + values[:1], strict=True)
+        return [abs(off(name, one, other)) <= BARS[name] for one, other in pairs] if len(values) > 1 else []
+
+    def alone(self, name: str) -> list[bool]:
+        """Whether the prediction is within its tolerance of each run."""
+        return [abs(off(name, self.predicted[name], one[name])) <= BARS[name] for one in self.measured]
 
     def few(self, name: str) -> bool:
         """Whether the figure is of too few operations to be held against anything."""
@@ -90,6 +97,13 @@ class Case:
         low, high = self.intervals[name]
         inside = low <= self.middle(name) <= high
         return f", {'inside' if inside else 'outside'} its interval of {low:.4g} to {high:.4g}"
+
+
+def off(name: str, predicted: float, real: float) -> float:
+    """How far one value is from the other; of the hit rate in points."""
+    if name == "hit rate":
+        return predicted - real
+    return predicted / real - 1 if real else (0.0 if not predicted else math.inf)
 
 
 def named(figures: Mapping[str, float]) -> dict[str, float]:
@@ -129,6 +143,18 @@ def show_cases(cases: Sequence[Case]) -> bool:
     if few:
         among = 1 - (len(missed) - few_missed) / max(1, count - few)
         print(f"{among:.1%} of the {count - few} cells of at least {ENOUGH} operations; {few} are chance")
+    show_repeated(cases)
     for text in missed:
         print(f"  {text}")
     return good
+
+
+def show_repeated(cases: Sequence[Case]) -> None:
+    """How well a real run predicts the next one, which no prediction can exceed by more than chance."""
+    again = [fine for case in cases for name in BARS for fine in case.repeated(name)]
+    alone = [fine for case in cases for name in BARS for fine in case.alone(name)]
+    if again:
+        print(
+            f"single runs: the prediction is within these bars of {sum(alone) / len(alone):.1%} of their"
+            f" figures, another run of the same load of {sum(again) / len(again):.1%}"
+        )

@@ -65,6 +65,24 @@ def test_on_a_bare_disk_the_spread_of_the_runs_is_allowed_too() -> None:
     assert abs(one.error("requests/s")) <= one.bar("requests/s")
 
 
+def test_the_prediction_stands_beside_what_another_run_would_have_predicted(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    one = case(read_p95=104.0)
+    again = one.measured[0] | {"read p95": 120.0}
+    one.measured.append(again)
+    assert one.repeated("read p95") == [False, False]
+    assert one.alone("read p95") == [True, False]
+    show(Found([one], []))
+    text = capsys.readouterr().out
+    assert "within these bars of 93.8% of their figures, another run of the same load of 87.5%" in text
+
+
+def test_one_run_says_nothing_of_another(capsys: pytest.CaptureFixture[str]) -> None:
+    show(Found([case()], []))
+    assert "another run" not in capsys.readouterr().out
+
+
 def test_a_limit_must_be_near_what_the_search_found(capsys: pytest.CaptureFixture[str]) -> None:
     known = {"device": "400-400 MiB/s", "target_ms": 400, "measured": 20, "measured_that_failed": 25}
     assert show_knee({**known, "predicted": 21})
