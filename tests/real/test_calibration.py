@@ -12,13 +12,14 @@ from kvspill.cli.main import main
 from kvspill.config import Config
 from kvspill.plan import schedule
 from kvspill.plan.calibrate import calibrate, document
-from kvspill.plan.schedule import Length
+from kvspill.plan.schedule import Length, Schedule
 from kvspill.records import GIB, MIB, Tier
 from kvspill.run.progress import Progress
+from kvspill.storage.jobs import LANES_PER_ENTRY
 from kvspill.storage.profiles import load_calibration, load_profile
 
 pytestmark = pytest.mark.real
-SHORT = Length(5, 0.4, 0.4, 0.2, 1, 2, (1, 4), 4 * GIB, 4, 8, (("1:1", 0.5),))
+SHORT = Length(5, 0.4, 0.4, 0.2, 1, 2, (1, 4), GIB, 4, 8, (("1:1", 0.5),))
 
 
 def test_a_calibration_writes_a_profile_and_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -28,7 +29,7 @@ def test_a_calibration_writes_a_profile_and_leaves_nothing_behind(tmp_path: Path
     config = Config(io_threads=8, io_size=MIB, cache_dir=(str(drive),))
     found = calibrate(config, (drive,), SHORT, Progress(quiet=False, stream=said))
     assert list(drive.iterdir()) == []
-    assert found.written_bytes <= SHORT.write_bytes_max
+    assert found.written_bytes <= Schedule(8, 0, MIB, LANES_PER_ENTRY, SHORT).written_at_most_bytes()
     assert "writing the entries to be read" in said.getvalue()
     assert found.left == []
     path = tmp_path / "drive.yaml"

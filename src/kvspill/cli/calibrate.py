@@ -54,7 +54,8 @@ def main(argv: Sequence[str], prog: str = "kvspill calibrate") -> int:
     check_place(config.output, f"--output {config.output}")
     paths = cache_dirs(config, Path.cwd())
     length = QUICK if quick else FULL
-    held = schedule_of(config, length).held_bytes()
+    schedule = schedule_of(config, length)
+    held, written_at_most = schedule.held_bytes(), schedule.written_at_most_bytes()
     device = check_device(paths)
     if held > free_bytes(paths):
         raise UsageError(
@@ -64,7 +65,7 @@ def main(argv: Sequence[str], prog: str = "kvspill calibrate") -> int:
     progress = Progress(config.quiet)
     progress.say(
         f"Calibrates {device} for about {length.total_seconds:.0f} s: holds at most {size_text(held)} in "
-        f"{', '.join(map(str, paths))}, writes at most about {rough_size_text(length.write_bytes_max)}, "
+        f"{', '.join(map(str, paths))}, writes at most about {rough_size_text(written_at_most)}, "
         "removes it."
     )
     found = calibrate(config, paths, length, progress)

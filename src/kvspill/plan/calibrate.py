@@ -13,10 +13,10 @@ from kvspill.errors import UsageError
 from kvspill.machine.hardware import MEMORY, look_at
 from kvspill.machine.kernel import Kernel, tick_seconds
 from kvspill.machine.probes import Probe
-from kvspill.plan.cells import Bench, Budget, Cell, Point
+from kvspill.plan.cells import Bench, Cell, Point
 from kvspill.plan.fit import ANSWERED, BURST, LARGE, MANY, PACED, Fit, answer_seconds, fit, fit_memory
 from kvspill.plan.schedule import Length, Schedule
-from kvspill.records import GIB, MIB, UNLIMITED_BYTES, Tier, Verb
+from kvspill.records import GIB, MIB, Tier, Verb
 from kvspill.run.aside import run_aside
 from kvspill.run.backends import open_backends
 from kvspill.run.ceiling import null_ceiling
@@ -131,16 +131,16 @@ class _Measured:
     traffic: dict[str, Any] | None
     rounds: int
     seconds: float
+    written_bytes: int
 
 
 def calibrate(config: Config, paths: tuple[Path, ...], length: Length, progress: Progress) -> Calibration:
     """Measure the devices behind the directories, and this machine's memory."""
     device, schedule = check_device(paths), schedule_of(config, length)
-    budget = Budget(length.write_bytes_max)
     say = progress.say_often
 
     async def on_machine(world: World, opened: list[Backend]) -> _Measured:
-        return await _on_machine(world, opened, config, paths, schedule, budget, say)
+        return await _on_machine(world, opened, config, paths, schedule, say)
 
     seen, left = run_aside(on_machine, config.seed, paths, progress)
     stored, copied = (
@@ -156,12 +156,12 @@ def calibrate(config: Config, paths: tuple[Path, ...], length: Length, progress:
         rows=rows,
         warnings=[
             *limits(paths, Kernel()),
-            *_warnings(seen.points, stored, seen.traffic, budget, seen.rounds),
+            *_warnings(seen, stored),
             *misfits(rows),
         ],
         device=device,
         seconds=seen.seconds,
-        written_bytes=budget.written_bytes,
+        written_bytes=seen.written_bytes,
         config=config,
         rounds=seen.rounds,
         left=[f"{item.message} {item.remedy}" for item in left],
@@ -174,7 +174,6 @@ async def _on_machine(
     config: Config,
     paths: tuple[Path, ...],
     schedule: Schedule,
-    budget: Budget,
     say: Say,
 ) -> _Measured:
     began = time.monotonic()
@@ -192,13 +191,15 @@ async def _on_machine(
             "page cache would be measured; name a directory on a file system with O_DIRECT"
         )
     before = probe.snapshot()
-    points, rounds = await _measure(Bench(world, storage, budget), schedule, began, say)
+    bench = Bench(world, storage)
+    points, rounds = await _measure(bench, schedule, began, say)
     traffic = probe.difference(before, probe.snapshot())["block_device"]
     say("memory: reads and writes")
-    copies = await _measure_memory(Bench(world, memory, Budget(UNLIMITED_BYTES)), schedule.length)
+    copies = await _measure_memory(Bench(world, memory), schedule.length)
     ceiling = await null_ceiling(config, world, _CEILING_SECONDS)
     answering = answer_seconds(copies) + 1 / (ceiling.operations_per_sec or math.inf)
-    return _Measured(points, copies, memory.threads, answering, traffic, rounds, time.monotonic() - began)
+    seconds = time.monotonic() - began
+    return _Measured(points, copies, memory.threads, answering, traffic, rounds, seconds, bench.written_bytes)
 
 
 async def _measure(bench: Bench, schedule: Schedule, began: float, say: Say) -> tuple[list[Point], int]:
@@ -262,7 +263,7 @@ def replay(model: DeviceModel, cells: Sequence[Cell], stored: Sequence[tuple[int
 
     async def main(world: World) -> list[Point]:
         backend: Backend = ModelledBackend("modelled", model, world.now_ns)
-        bench = Bench(world, backend, Budget(UNLIMITED_BYTES))
+        bench = Bench(world, backend)
         for nbytes, count in stored:
             await bench.store(nbytes, count)
         return [await bench.hold(cell) for cell in cells]
@@ -284,11 +285,10 @@ def _rows(tier: Tier, points: Sequence[Point], model: DeviceModel) -> list[Row]:
     return rows
 
 
-def _warnings(
-    points: Sequence[Point], stored: Fit, traffic: dict[str, Any] | None, budget: Budget, rounds: int
-) -> list[str]:
+def _warnings(seen: _Measured, stored: Fit) -> list[str]:
     """What a reader of the profile must know."""
     said = []
+    points, rounds, traffic = seen.points, seen.rounds, seen.traffic
     for verb, spread in (("reads", stored.read_spread), ("writes", stored.write_spread)):
         if rounds > 1 and spread > _UNSTEADY:
             said.append(f"not steady: {verb} under full load differ by {spread:.0%} between repetitions")
@@ -306,7 +306,7 @@ def _warnings(
     asked = sum(point.of(verb).moved_bytes for point in points for verb in (Verb.READ, Verb.WRITE))
     if traffic is not None:
         counted = traffic["read_bytes"] + traffic["written_bytes"]
-        stored_bytes = budget.written_bytes - sum(point.writes.moved_bytes for point in points)
+        stored_bytes = seen.written_bytes - sum(point.writes.moved_bytes for point in points)
         if counted > _OTHER_TRAFFIC * (asked + stored_bytes):
             said.append(
                 f"other traffic: the device moved {size_text(counted)}, the calibration asked for "

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from kvspill.errors import KvspillError
-from kvspill.records import NS_PER_SEC, Completion, Piece, Verb
+from kvspill.records import NS_PER_SEC, UNLIMITED_BYTES, Completion, Piece, Verb
 from kvspill.storage.base import Backend, ObjectRef, WriteItem
-from kvspill.texts import size_text
 from kvspill.world import World
 
 _SKIPPED_SHARE = 0.25
@@ -36,6 +35,40 @@ class Cell:
     """Each worker does one operation, whatever the time."""
     times: int = 1
     """So often then: all workers begin together, and again after a pause."""
+    write_bytes_max: int = UNLIMITED_BYTES
+    """The cell ends once so much is written: a quick device needs less time."""
+
+    @property
+    def stored_entries(self) -> int:
+        """Entries that it reads, where none of their size are there yet."""
+        return self.readers if self.once else _STORED
+
+    def written_at_most_bytes(self) -> int:
+        """A bound that holds whatever the speed of the device."""
+        if self.once:
+            return self.writers * self.nbytes * self.times
+        if not self.writers or not self.pause_seconds:
+            return self.write_bytes_max if self.writers else 0
+        return self.writers * self.nbytes * (1 + int(self.seconds / self.pause_seconds))
+
+
+@dataclass(slots=True)
+class _Course:
+    """How long a cell goes on."""
+
+    end_ns: int
+    left_bytes: int
+    """To be written before it ends."""
+
+    def may_write(self, nbytes: int, now_ns: int) -> bool:
+        """Take so many bytes; where they are used up, the cell ends now for those who read, too."""
+        if now_ns >= self.end_ns:
+            return False
+        if nbytes > self.left_bytes:
+            self.end_ns = now_ns
+            return False
+        self.left_bytes -= nbytes
+        return True
 
 
 @dataclass(slots=True)
@@ -105,40 +138,21 @@ class Point:
         return self.reads if verb is Verb.READ else self.writes
 
 
-class Budget:
-    """How many bytes may still be written."""
-
-    def __init__(self, nbytes: int):
-        self.left_bytes = nbytes
-        self.written_bytes = 0
-
-    def take(self, nbytes: int) -> bool:
-        if nbytes > self.left_bytes:
-            return False
-        self.left_bytes -= nbytes
-        self.written_bytes += nbytes
-        return True
-
-
 class Bench:
     """A backend with entries to read, on which cells are held."""
 
-    def __init__(self, world: World, backend: Backend, budget: Budget):
+    def __init__(self, world: World, backend: Backend):
         self._world = world
         self._backend = backend
-        self._budget = budget
         self._stored: dict[int, list[ObjectRef]] = {}
         self._number = 0
+        self.written_bytes = 0
 
     async def store(self, nbytes: int, count: int) -> None:
         """Write entries that cells of that size will read."""
         refs = [ObjectRef(f"stored{nbytes}_{number}", 1, nbytes) for number in range(count)]
-        if not self._budget.take(nbytes * count):
-            raise KvspillError(
-                f"entries of {size_text(nbytes)} need more than the {size_text(self._budget.left_bytes)} "
-                "that this calibration may still write; give a smaller --io-size, or leave --quick out"
-            )
         _check(await self._backend.write([WriteItem(ref) for ref in refs]))
+        self.written_bytes += nbytes * count
         self._stored[nbytes] = refs
 
     async def hold(self, cell: Cell) -> Point:
@@ -146,24 +160,24 @@ class Bench:
         if cell.rest_seconds:
             await self._world.sleep_ns(round(cell.rest_seconds * NS_PER_SEC))
         if cell.readers and cell.nbytes not in self._stored:
-            await self.store(cell.nbytes, cell.readers if cell.once else _STORED)
+            await self.store(cell.nbytes, cell.stored_entries)
         began_ns = self._world.now_ns()
-        end_ns = began_ns + round(cell.seconds * NS_PER_SEC)
+        course = _Course(began_ns + round(cell.seconds * NS_PER_SEC), cell.write_bytes_max)
         reads, writes = (Seen(nbytes=cell.nbytes, began_ns=began_ns) for _ in range(2))
         point = Point(cell, reads, writes)
         for time in range(cell.times):
             if time:
                 await self._pause(cell)
-            readers = (self._reads(cell, point, number, end_ns) for number in range(cell.readers))
-            writers = (self._writes(cell, point, end_ns) for _ in range(cell.writers))
+            readers = (self._reads(cell, point, number, course) for number in range(cell.readers))
+            writers = (self._writes(cell, point, course) for _ in range(cell.writers))
             await asyncio.gather(*readers, *writers)
         for seen in (point.reads, point.writes):
-            seen.ended_ns = self._world.now_ns() if cell.once else end_ns
+            seen.ended_ns = self._world.now_ns() if cell.once else course.end_ns
         return point
 
-    async def _reads(self, cell: Cell, point: Point, number: int, end_ns: int) -> None:
+    async def _reads(self, cell: Cell, point: Point, number: int, course: _Course) -> None:
         refs = self._stored[cell.nbytes]
-        while self._world.now_ns() < end_ns:
+        while self._world.now_ns() < course.end_ns:
             done = await self._backend.read([refs[number % len(refs)]])
             number += max(1, cell.readers)
             point.reads.completions += _check(done)
@@ -171,10 +185,11 @@ class Bench:
                 return
             await self._pause(cell)
 
-    async def _writes(self, cell: Cell, point: Point, end_ns: int) -> None:
+    async def _writes(self, cell: Cell, point: Point, course: _Course) -> None:
         before: ObjectRef | None = None
-        while self._world.now_ns() < end_ns and self._budget.take(cell.nbytes):
+        while course.may_write(cell.nbytes, self._world.now_ns()):
             self._number += 1
+            self.written_bytes += cell.nbytes
             ref = ObjectRef(f"written{self._number}", 1, cell.nbytes)
             point.writes.completions += _check(await self._backend.write([WriteItem(ref)]))
             await self._delete(point, before)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from kvspill.plan.cells import Cell
 from kvspill.plan.fit import BOTH, BURST, DEPTH, LARGE, LONG, MANY, MIXED, PACED, TOGETHER
-from kvspill.records import GIB
+from kvspill.records import GIB, MIB
 
 SLICE_SECONDS = 0.1
 """What passes a limit in this time may pass it at once: an entry of such a size shows how fast that is."""
@@ -13,6 +13,8 @@ _TOGETHER_COUNT = 12
 """Such entries: a few of them alone say little on a busy machine."""
 MANY_BYTES = 4096
 """Entries that move in no time: what they take is what their files take."""
+_MANY_BYTES_MAX = 64 * MIB
+_FASTEST_BYTES_PER_SEC = 1e12
 _LONG_SECONDS = 3.0
 """What a long entry takes at most."""
 
@@ -32,7 +34,9 @@ class Length:
     """Repetitions of the cells under full load, time permitting."""
     depths: tuple[int, ...]
     """Pieces in flight at which speed is measured besides."""
-    write_bytes_max: int
+    cell_bytes: int
+    """What a cell under full load writes at most, if that is enough for all lanes: a quick device is done
+    with it sooner."""
     large_pieces: int
     """Pieces of an entry that keeps its lanes busy."""
     long_pieces: int
@@ -43,8 +47,8 @@ class Length:
 
 _EVEN = ("1:1", 0.5)
 _MIXTURES = (_EVEN, ("3:1", 0.75), ("1:3", 0.25))
-FULL = Length(105, 3.0, 3.0, 1.2, 2, 5, (1, 2, 4, 8, 16), 32 * GIB, 8, 64, _MIXTURES)
-QUICK = Length(17, 2.0, 1.0, 0.4, 1, 3, (1, 8), 6 * GIB, 4, 16, (_EVEN,))
+FULL = Length(105, 3.0, 3.0, 1.2, 2, 5, (1, 2, 4, 8, 16), 5 * GIB // 2, 8, 64, _MIXTURES)
+QUICK = Length(17, 2.0, 1.0, 0.4, 1, 3, (1, 8), GIB, 4, 16, (_EVEN,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,22 +86,38 @@ class Schedule:
         written_bytes = max(writers * self.large_bytes, long_bytes)
         return sum(size * count for size, count in self.stored()) + long_bytes + written_bytes
 
+    def written_at_most_bytes(self) -> int:
+        """What is written in all, however quick the device."""
+        once = list(self.once(_FASTEST_BYTES_PER_SEC, _FASTEST_BYTES_PER_SEC))
+        stored = {size: size * count for size, count in self.stored()}
+        for cell in once:
+            if cell.readers:
+                stored.setdefault(cell.nbytes, cell.nbytes * cell.stored_entries)
+        repeated_bytes = self.length.rounds * sum(cell.written_at_most_bytes() for cell in self.round())
+        return sum(stored.values()) + repeated_bytes + sum(cell.written_at_most_bytes() for cell in once)
+
+    def _full(self, name: str, readers: int, writers: int, seconds: float) -> Cell:
+        """A cell under full load."""
+        size = self.large_bytes
+        written_bytes = max(self.length.cell_bytes, 2 * writers * size)
+        return Cell(name, size, readers, writers, seconds, write_bytes_max=written_bytes)
+
     def _workers(self, lanes: int) -> int:
         """Enough entries for all lanes, and one that waits."""
         return -(-lanes // self.lanes_per_entry) + 1
 
     def round(self) -> Iterator[Cell]:
         """The cells under full load, which are repeated."""
-        seconds, size = self.length.cell_seconds, self.large_bytes
+        seconds, full_seconds = self.length.cell_seconds, self.length.full_seconds
         readers, writers = self._workers(self.lanes), self._workers(self.write_lanes or self.lanes)
-        yield Cell(f"{LARGE} reads", size, readers=readers, seconds=self.length.full_seconds)
-        yield Cell(f"{LARGE} writes", size, writers=writers, seconds=self.length.full_seconds)
+        yield self._full(f"{LARGE} reads", readers, 0, full_seconds)
+        yield self._full(f"{LARGE} writes", 0, writers, full_seconds)
         if self.write_lanes:
-            yield Cell(f"{MIXED} 1:1", size, readers, writers, seconds)
+            yield self._full(f"{MIXED} 1:1", readers, writers, seconds)
             return
         for name, share in self.length.mixtures:
             some = max(1, round(share * readers))
-            yield Cell(f"{MIXED} {name}", size, some, max(1, readers - some), seconds)
+            yield self._full(f"{MIXED} {name}", some, max(1, readers - some), seconds)
 
     def once(self, read_speed: float, write_speed: float) -> Iterator[Cell]:
         """The cells that are held once, given what the device does under full load in bytes per second."""
@@ -108,7 +128,8 @@ class Schedule:
             yield Cell(f"{PACED} writes", size, 0, 1, length.paced_seconds, pauses[1], 0.3)
         many_seconds = length.paced_seconds / 2
         yield Cell(f"{MANY} reads", MANY_BYTES, readers=self.lanes, seconds=many_seconds)
-        yield Cell(f"{MANY} writes", MANY_BYTES, 0, self.write_lanes or self.lanes, many_seconds)
+        many = Cell(f"{MANY} writes", MANY_BYTES, 0, self.write_lanes or self.lanes, many_seconds)
+        yield replace(many, write_bytes_max=_MANY_BYTES_MAX)
         pause = 1.3 * SLICE_SECONDS
         for verb, speed in ((0, read_speed), (1, write_speed)):
             name, counts = f"{TOGETHER} {('reads', 'writes')[verb]}", (1 - verb, verb)
@@ -124,8 +145,8 @@ class Schedule:
                 yield Cell(f"{DEPTH} reads, {depth} in flight", piece, depth, seconds=length.cell_seconds / 2)
         for depth in length.depths[::2]:
             if depth < (self.write_lanes or self.lanes):
-                seconds = length.cell_seconds / 2
-                yield Cell(f"{DEPTH} writes, {depth} in flight", piece, 0, depth, seconds)
+                deep = Cell(f"{DEPTH} writes, {depth} in flight", piece, 0, depth, length.cell_seconds / 2)
+                yield replace(deep, write_bytes_max=max(length.cell_bytes, 2 * depth * piece))
         for verb, speed in ((0, read_speed), (1, write_speed)):
             name = f"{LONG} {('read', 'written')[verb]}"
             yield Cell(name, self._long_bytes(speed), 1 - verb, verb, rest_seconds=0.3, once=True)
