@@ -186,17 +186,22 @@ class Bench:
             await self._pause(cell)
 
     async def _writes(self, cell: Cell, point: Point, course: _Course) -> None:
+        """Write, and remove what was written before meanwhile: runs don't wait for their deletes either."""
         before: ObjectRef | None = None
+        deleted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        deleted.set_result(None)
         while course.may_write(cell.nbytes, self._world.now_ns()):
             self._number += 1
             self.written_bytes += cell.nbytes
             ref = ObjectRef(f"written{self._number}", 1, cell.nbytes)
             point.writes.completions += _check(await self._backend.write([WriteItem(ref)]))
-            await self._delete(point, before)
+            await deleted
+            deleted = asyncio.ensure_future(self._delete(point, before))
             before = ref
             if cell.once:
                 break
             await self._pause(cell)
+        await deleted
         await self._delete(point, before)
 
     async def _delete(self, point: Point, ref: ObjectRef | None) -> None:

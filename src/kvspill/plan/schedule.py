@@ -81,7 +81,7 @@ class Schedule:
 
     def held_bytes(self) -> int:
         """What lies on the device at most."""
-        writers = 2 * self._workers(self.write_lanes or self.lanes)
+        writers = 3 * self._workers(self.write_lanes or self.lanes)
         long_bytes = self.length.long_pieces * self.piece_bytes
         written_bytes = max(writers * self.large_bytes, long_bytes)
         return sum(size * count for size, count in self.stored()) + long_bytes + written_bytes
