@@ -160,6 +160,25 @@ def test_a_class_of_which_nobody_is_drawn_is_refused_and_not_measured_for_longer
     assert "--duration" not in error
 
 
+@pytest.mark.parametrize(
+    ("words", "least"),
+    [(("1",), "1.4"), (("1.4",), "1.4"), (("4", "--warmup", "3"), "4.2")],
+)
+def test_a_time_in_which_nothing_can_be_measured_is_refused_before_any_io(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+    least: str,
+) -> None:
+    monkeypatch.setattr(asking, "measure_bandwidth", lambda _dirs: pytest.fail("it was probed"))
+    asked = ("--users", "2", "--model", "tiny-1b", "--cache-dir", str(tmp_path), "--duration", *words)
+    assert can(*asked) == 2
+    said = f"--duration {words[0]}: too short to measure anything, which takes more than {least} s; leave"
+    assert said in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
 def test_recorded_conversations_leave_the_users_to_the_question(tmp_path: Path) -> None:
     file = tmp_path / "load.yaml"
     file.write_text("trace: sharegpt:sample\n")

@@ -89,6 +89,19 @@ def _settled(config: Config) -> Config:
     return config.changed(duration=SECONDS_OF_FEW if config.num_users < FEW_USERS else SECONDS)
 
 
+def _refuse_too_short(config: Config) -> None:
+    """A time in which nothing can be measured is refused before a byte is written."""
+    from kvspill.config.limits import least_seconds
+
+    seconds = config.duration or 0.0
+    least = least_seconds(config, seconds, config.warmup or 0.0)
+    if seconds <= least:
+        raise UsageError(
+            f"--duration {seconds:g}: too short to measure anything, which takes more than {least:.1f} s; "
+            f"leave it out, and it is {SECONDS:.0f}, or {SECONDS_OF_FEW:.0f} for fewer than {FEW_USERS} users"
+        )
+
+
 def _parser(prog: str, full: bool) -> Parser:
     fixed = [name for name in FIXED if name in Config.model_fields]
     # How many users is the question: it has no default.
@@ -121,6 +134,8 @@ def _answer(config: Config, *, simulated: bool, as_json: bool) -> int:
 
     config = question(config)
     refuse_without_users(config)
+    if not simulated:
+        _refuse_too_short(config)
     plan = prepare(config, simulated=simulated)
     given = by_hand(config, "cache_dir")
     if simulated and given and not addresses(config):

@@ -119,6 +119,12 @@ def stage_intervals(fields: AutoscalingFields, duration: float) -> tuple[int, in
     return shortest, shortest * STAGE_STRETCH
 
 
+def least_seconds(fields: AutoscalingFields, duration: float, warmup: float) -> float:
+    """A search that takes no longer has held no stage: the load settles for an interval before the first."""
+    interval = interval_seconds(fields, duration)
+    return max(interval, warmup) + stage_intervals(fields, duration)[0] * interval
+
+
 def closed_by_default(data: dict[str, Any]) -> bool:
     """L2: the qos and slo searches use closed arrivals unless told otherwise."""
     searches = not means_nothing(data.get("enable_autoscaling"))
