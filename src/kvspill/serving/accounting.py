@@ -5,7 +5,7 @@ from typing import Any
 
 from kvspill.models.groups import KvSize
 from kvspill.models.parameters import Recompute
-from kvspill.records import Observer, OpRecord, Purpose, Request, RequestRecord, Verb
+from kvspill.records import Observer, OpRecord, Purpose, Request, RequestRecord, Tier, Verb
 from kvspill.serving.bounds import Access, AccessLog, hit_bounds
 from kvspill.serving.breakeven import BreakEven
 from kvspill.serving.chains import chain_of
@@ -36,6 +36,8 @@ class Accountant(Observer):
         self._in_blocks = False
         self._seen: set[str] = set()
         self._ideal_read_bytes = 0
+        self._written_bytes = 0
+        """What storage was given, as stored, before the load as well."""
         self._read_bytes = 0
         self._read_bytes_of_ideal = 0
         """What the requests of the ideal account read."""
@@ -49,6 +51,8 @@ class Accountant(Observer):
     def op(self, record: OpRecord) -> None:
         if record.completion.error is not None:
             return
+        if record.verb is Verb.WRITE and record.tier is Tier.STORAGE:
+            self._written_bytes += record.times * record.stored_bytes
         if record.purpose is Purpose.INGEST:
             for one in record.each():
                 self._log.preload(one.key, one.nbytes, one.completion.finished_ns)
@@ -90,6 +94,7 @@ class Accountant(Observer):
         bounds = hit_bounds(self._log, self._capacity_bytes)
         ideal = self._ideal_read_bytes
         return {
+            "storage_written_bytes": self._written_bytes,
             "read_bytes": self._read_bytes,
             "read_bytes_of_ideal": self._read_bytes_of_ideal,
             "reused_bytes": self._reused_bytes,

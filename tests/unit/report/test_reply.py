@@ -116,6 +116,19 @@ def test_an_answer_shows_latencies_beside_the_sizes_of_their_entries_s15() -> No
     assert re.fullmatch(r"Storage reads.*: .*/s, p95 .* m?s; entries p50 .*, p95 .*B\.", line)
 
 
+def test_the_answer_says_how_much_the_load_wrote() -> None:
+    """Before the load it is a bound that all users asked about could reach."""
+    counted = {"storage_written_bytes": 3 * GIB}
+    result = built().model_copy(update={"io_model": counted})
+    bracket = Bracket(2, 3, True)
+    reply = Reply(Status.NO, 5, Config(), result, bracket, None, None, None)
+    assert "The load wrote 3.00 GiB to the storage in all." in list(lines(reply))
+    assert document(reply, [])["written_bytes"] == 3 * GIB
+    simulated = replace(reply, result=result.model_copy(update={"simulated": True}))
+    assert not any("wrote" in line for line in lines(simulated)), "nothing was"
+    assert document(simulated, [])["written_bytes"] is None
+
+
 def test_where_the_model_alone_says_the_limit_no_gain_is_said_too() -> None:
     reply = Reply(Status.NO, 20, Config(), built(), Bracket(None, 10, False), None, 7, 7)
     text = " ".join(lines(reply))

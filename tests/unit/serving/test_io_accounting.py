@@ -115,6 +115,18 @@ def test_what_was_stored_before_the_load_can_be_found_by_an_unlimited_cache() ->
     assert facts["hit_rate_bounds"]["requests"] == 1
 
 
+def test_all_that_was_written_to_storage_is_counted_as_stored() -> None:
+    account = accountant(begun=False)
+    done, failed = Completion(0, 0, 1, 1), Completion(0, 0, 1, 1, error="ENOSPC")
+    account.op(OpRecord(Tier.STORAGE, Verb.WRITE, Purpose.INGEST, "a", 1000, 4096, done))
+    account.begin()
+    account.op(OpRecord(Tier.STORAGE, Verb.WRITE, Purpose.DEMOTION, "b", 1000, 4096, done, twins=(("c", 0),)))
+    account.op(OpRecord(Tier.STORAGE, Verb.WRITE, Purpose.PREFILL, "d", 1000, 4096, failed))
+    account.op(OpRecord(Tier.CPU, Verb.WRITE, Purpose.PREFILL, "e", 1000, 4096, done))
+    read(account, "a")
+    assert account.facts()["storage_written_bytes"] == 3 * 4096
+
+
 def test_decode_reads_inflate_but_are_no_reuse() -> None:
     account = accountant("mlperf")
     read(account, "u0_c0_t0", purpose=Purpose.DECODE)

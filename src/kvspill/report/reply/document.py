@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kvspill.report.reply.asked import targets_ms
-from kvspill.report.reply.evidence import not_judged, without_users
+from kvspill.report.reply.evidence import not_judged, without_users, written_bytes
 from kvspill.report.reply.held import is_at_the_limit
 from kvspill.report.reply.text import answered, lines, place
 from kvspill.result.answer import answer, in_memory
@@ -47,6 +47,7 @@ def document(reply: Reply, files: Sequence[str]) -> dict[str, Any]:
         else {"device": reply.calibrated.device, "date": reply.calibrated.date},
         "idle_read_gib_per_sec": None if reply.probe is None else reply.probe.read_gib_per_sec,
         "idle_write_gib_per_sec": None if reply.probe is None else reply.probe.write_gib_per_sec,
+        "written_bytes": written_bytes(reply),
         "binds": found.bottleneck.binds.value,
         "because": found.because,
         "because_seen_with_users": reply.result.window.users,

@@ -146,6 +146,12 @@ def shared_device(reply: Reply) -> str:
     return f"{runs} of kvspill used the device in the last window ({moved}): the figures are of both."
 
 
+def written_bytes(reply: Reply) -> int | None:
+    """What the whole load wrote to the storage; None where it is simulated or nobody counted."""
+    written: int | None = reply.result.io_model.get("storage_written_bytes")
+    return None if reply.result.simulated or reply.config.storage_tier == "off" else written
+
+
 def _of_windows(reply: Reply) -> str:
     """How many windows the figure is of; the result's own figures are of the last of them."""
     windows = int((decided(reply) or {}).get("windows") or 1)

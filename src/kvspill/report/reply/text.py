@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 
+from kvspill.report.numbers import volume
 from kvspill.report.reply.asked import settings_text, target_text, targets_ms
 from kvspill.report.reply.evidence import (
     decided,
@@ -16,6 +17,7 @@ from kvspill.report.reply.evidence import (
     unjudged_text,
     without_users,
     worst,
+    written_bytes,
 )
 from kvspill.report.reply.held import (
     differ,
@@ -81,6 +83,9 @@ def lines(reply: Reply) -> Iterator[str]:
     if reply.probe is not None:
         read, write = reply.probe.texts
         yield f"The directory before the load: read {read}, write {write}, by {reply.probe.source}."
+    written = written_bytes(reply)
+    if written is not None:
+        yield f"The load wrote {volume(written)} to the storage in all."
     if reply.calibrated is not None:
         yield _calibrated(reply, reply.calibrated)
     yield from _warnings(reply)
