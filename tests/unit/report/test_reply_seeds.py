@@ -18,7 +18,7 @@ def test_an_answer_is_said_to_depend_on_the_seed() -> None:
     mixed = replied(built(), by_seed={42: Status.YES, 43: Status.NO, 44: Status.NO})
     said = "The answer depends on the seed, which draws the users"
     assert mixed[0].startswith("NO, by 2 of 3 seeds: ")
-    each = "yes with seed 42, no with seed 43, no with seed 44"
+    each = "yes with seed 42 (no interactive user), no with seed 43, no with seed 44"
     assert mixed[1] == f"{said}: {each}. The figures are of seed 42."
     same = replied(built(), by_seed={42: Status.NO, 43: Status.NO, 44: Status.NO})
     assert same[0].startswith("NO: ")
@@ -84,21 +84,25 @@ def of_few(*, modelled: int | None, **seeds: Status) -> list[str]:
     return list(lines(reply))
 
 
-def test_a_measured_answer_says_what_a_model_says_of_other_seeds() -> None:
+def test_a_yes_says_first_of_which_classes_it_has_nobody() -> None:
     text = of_few(modelled=8, seed43=Status.NO, seed44=Status.YES)
     assert text[0].startswith(
-        "YES with seed 42, NO with seed 43 by a model: 4 users of llama3.1-8b keep the latency target of "
-        "batch on "
+        "YES with seed 42, NO with seed 43 by a model: 4 users of llama3.1-8b, none of them interactive or "
+        "responsive, keep the latency target of batch on "
     )
-    alone = "The seed draws the users and seed 42 alone was measured; by a model of this storage: "
-    assert text[1] == f"{alone}no with seed 43, yes with seed 44."
-    assert text[2] == (
+    assert text[1] == (
         "Seed 42 draws no interactive or responsive user among 4, so nothing is said of interactive and "
         "responsive; give another --seed or more --users."
     )
+
+
+def test_a_measured_answer_says_what_a_model_says_of_other_seeds() -> None:
+    text = of_few(modelled=8, seed43=Status.NO, seed44=Status.YES)
+    alone = "The seed draws the users and seed 42 alone was measured; by a model of this storage: "
+    assert text[2] == f"{alone}no with seed 43, yes with seed 44 (no interactive user)."
     agreed = of_few(modelled=8, seed43=Status.YES, seed44=Status.YES)
     assert agreed[0].startswith("YES: ")
-    assert agreed[1] == f"{alone}yes with seed 43, yes with seed 44."
+    assert agreed[2] == f"{alone}yes with seed 43 (no batch user), yes with seed 44 (no interactive user)."
 
 
 def test_a_model_that_did_not_get_to_other_seeds_says_so_in_a_line() -> None:
@@ -108,21 +112,22 @@ def test_a_model_that_did_not_get_to_other_seeds_says_so_in_a_line() -> None:
     none = " ".join(lines(replace(reply, seeds_not_modelled=2)))
     assert f"{alone}the 12 s of its model were too few for another." in none
     one = replace(reply, modelled_by_seed={43: Status.YES}, seeds_not_modelled=1)
-    said = "by a model of this storage: yes with seed 43 (the 12 s of its model were too few for the others)."
-    assert f"{alone}{said}" in " ".join(lines(one))
+    said = "by a model of this storage: yes with seed 43 (no batch user)"
+    few = "the 12 s of its model were too few for the others"
+    assert f"{alone}{said}; {few}." in " ".join(lines(one))
 
 
 def test_a_model_that_the_measurement_refutes_puts_nothing_into_the_first_line() -> None:
     text = of_few(modelled=2, seed43=Status.NO, seed44=Status.NO)
     assert text[0].startswith("YES: ")
-    assert text[1].endswith(
+    assert text[2].endswith(
         "no with seed 43, no with seed 44, but also no with seed 42, which the measurement refutes."
     )
 
 
 def test_a_class_without_users_puts_the_seed_in_doubt_where_no_model_told_of_others() -> None:
     text = of_few(modelled=None)
-    assert text[1] == "One draw of users was measured: another --seed may answer otherwise."
+    assert text[2] == "One draw of users was measured: another --seed may answer otherwise."
 
 
 def test_many_measured_users_are_one_draw_too() -> None:

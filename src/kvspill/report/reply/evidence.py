@@ -10,7 +10,7 @@ from kvspill.result.answer import Status
 from kvspill.result.classes import LATENCIES, promised_completed
 from kvspill.run.asking import Reply, replays
 from kvspill.run.drawn import classes_without_users
-from kvspill.run.verdict import rests_on
+from kvspill.run.verdict import each_seed, rests_on
 from kvspill.texts import counted, duration, listed, target_time
 
 _SHARED = 0.25
@@ -69,6 +69,16 @@ def few_requests(reply: Reply) -> dict[str, str]:
         for name, requests in not_judged(reply).items()
         if name not in idle
     }
+
+
+def each_answer(reply: Reply, seeds: Mapping[int, Status]) -> str:
+    """What each of these seeds answers; of a yes, the judged classes of which it has nobody."""
+
+    def lacks(seed: int, status: Status) -> str:
+        missing = classes_without_users(reply.config, reply.users, seed) if status is Status.YES else ()
+        return f" (no {listed(missing, 'or')} user)" if missing else ""
+
+    return ", ".join(each_seed({seed: said}) + lacks(seed, said) for seed, said in seeds.items())
 
 
 def no_user(reply: Reply) -> str:

@@ -7,6 +7,7 @@ from kvspill.report.numbers import volume
 from kvspill.report.reply.asked import settings_text, target_text, targets_ms
 from kvspill.report.reply.evidence import (
     decided,
+    each_answer,
     evidence,
     few_requests,
     no_user,
@@ -49,7 +50,6 @@ from kvspill.result.warnings.known import said as said_of
 from kvspill.result.warnings.loads import HALF_DONE, UNFINISHED
 from kvspill.run.asking import MODEL_SECONDS_MAX, Reply, beyond, replays
 from kvspill.run.calibrated import calibration_cautions
-from kvspill.run.verdict import each_seed
 from kvspill.storage.profiles import Calibrated
 from kvspill.texts import counted, listed
 
@@ -181,7 +181,7 @@ def _reasons(reply: Reply) -> Iterator[str]:
     if reply.status is Status.INVALID:
         others = limited = None
     held = (limit(reply), headroom(reply))
-    draws = (_seeds(reply), no_user(reply))
+    draws = (no_user(reply), _seeds(reply))
     said = (others, shared_device(reply), limited, *draws, *held, evidence(reply))
     yield from filter(None, (*said, _open(reply)))
     for name, requests in few_requests(reply).items():
@@ -227,7 +227,9 @@ def place(reply: Reply) -> str:
 def headline(reply: Reply) -> str:
     who, one = f"{counted(reply.users, 'user')} of {reply.config.model}", reply.users == 1
     if reply.status is Status.YES:
-        thin = not_judged(reply)
+        thin, nobody = not_judged(reply), without_users(reply)
+        if nobody:
+            who += f", {'not' if one else 'none of them'} {listed(nobody, 'or')},"
         kept = [name for name in targets_ms(reply.config) if name not in thin]
         of = f" of {listed(kept)}" if thin and kept else ""
         return f"{who} {'keeps' if one else 'keep'} the latency target{of} on {place(reply)}."
@@ -277,7 +279,7 @@ def _seeds(reply: Reply) -> str:
         has_answer = reply.status in (Status.YES, Status.NO)
         alone = has_answer and (how == "simulated" or bool(without_users(reply)))
         return f"{said}: another --seed may answer otherwise." if (near or alone) and not far else ""
-    each = each_seed(reply.by_seed)
+    each = each_answer(reply, reply.by_seed)
     if not differ(reply):
         return f"Results by seed (each draws other users): {each}."
     figures = f" The figures are of seed {reply.result.seed}."
@@ -286,16 +288,15 @@ def _seeds(reply: Reply) -> str:
 
 def _seeds_by_model(reply: Reply) -> str:
     """What a model says of draws that were not measured, and whether it agrees about the one that was."""
-    seed, each = reply.result.seed, each_seed(reply.modelled_by_seed)
+    seed, each = reply.result.seed, each_answer(reply, reply.modelled_by_seed)
     few = f"the {MODEL_SECONDS_MAX:.0f} s of its model were too few for {'the others' if each else 'another'}"
     if not each:
         return f"The seed draws the users and seed {seed} alone was measured; {few}."
     text = f"The seed draws the users and seed {seed} alone was measured; by a model of this storage: {each}"
-    text += f" ({few})" if reply.seeds_not_modelled else ""
-    if not model_is_refuted(reply):
-        return f"{text}."
-    wrong = Status.NO if reply.status is Status.YES else Status.YES
-    return f"{text}, but also {wrong.value} with seed {seed}, which the measurement refutes."
+    if model_is_refuted(reply):
+        wrong = Status.NO if reply.status is Status.YES else Status.YES
+        text += f", but also {wrong.value} with seed {seed}, which the measurement refutes"
+    return f"{text}; {few}." if reply.seeds_not_modelled else f"{text}."
 
 
 def _far_from_limit(reply: Reply) -> bool:
