@@ -61,7 +61,8 @@ def _section(number: int, item: DrawnCurve) -> Section:
             f"curve-worth-{number}",
             item.name,
             "What the next TiB saves (modelled)",
-            "Prefill that LRU with one TiB more does not have to repeat, over the measured requests.",
+            "Prefill that LRU with one TiB more does not have to repeat, over the measured requests."
+            + _first_tib(curve["next_tib"]),
             _worth(curve["next_tib"]),
             ("capacity, GiB", "prefill saved, s"),
             [
@@ -124,6 +125,12 @@ def _worth(worth: Iterable[Mapping[str, float]]) -> Spec:
     ]
     y = {"field": "saved", "title": "prefill saved, s", "scale": {"zero": True}}
     return specs.lines(rows, _capacity(rows), y, ["LRU"], dots=True)
+
+
+def _first_tib(worth: Sequence[Mapping[str, float]]) -> str:
+    """What a logarithmic axis has no place for: the first TiB on top of nothing."""
+    saved = [row["prefill_seconds_saved"] for row in worth if row["capacity_bytes"] <= 0]
+    return "".join(f" The first TiB of all, left of the axis, saves {seconds:,.0f} s." for seconds in saved)
 
 
 def _capacity(rows: Sequence[Spec]) -> Spec:

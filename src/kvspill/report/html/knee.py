@@ -181,8 +181,21 @@ def _not_drawn(tried: Sequence[float], found: Points, axis: str) -> str:
     missing = sorted(set(tried) - drawn)
     if not missing:
         return ""
-    named = listed([number(level, 0 if level == int(level) else 2) for level in missing])
-    return f" Tried and not drawn, as too few requests gave a figure: {named} ({axis})."
+    return f" Tried and not drawn, as too few requests gave a figure: {_levels(missing)} ({axis})."
+
+
+def _below_log(rows: Sequence[Spec], axis: str) -> str:
+    """Points that a logarithmic axis has no place for; empty where there are none."""
+    zeros: dict[str, list[float]] = {}
+    for row in rows:
+        if row["y"] <= 0:
+            zeros.setdefault(row["series"], []).append(row["x"])
+    named = "; ".join(f"{name} at {_levels(levels)} ({axis})" for name, levels in zeros.items())
+    return f" Not drawn, as a logarithmic axis has no zero: {named}." if named else ""
+
+
+def _levels(levels: Sequence[float]) -> str:
+    return listed([number(level, 0 if level == int(level) else 2) for level in levels])
 
 
 _PARTS = {"added": "added_ms", "end-to-end": "latency_ms", "queue-wait": "queue_wait_ms"}
@@ -258,12 +271,15 @@ def _results_knee(results: Sequence[Labelled]) -> Iterator[Figure]:
     if len(levels) == 2:
         says = "Two loads show whether more users still bring more, not where the line turns."
     says += _REPEATED if len(plain) > len(levels) else ""
-    yield from _against("knee-rate", "Throughput against users", says, "users", unit, {unit: _medians(rates)})
+    drawn: Points = {unit: _medians(rates)}
+    says += _not_drawn(list(levels), drawn, "users")
+    yield from _against("knee-rate", "Throughput against users", says, "users", unit, drawn)
     says = (
         "p95 of what queue and storage add to a request, by service class. Dashed lines are targets: where a "
         "curve crosses its target, the load is too much."
     )
     points = {name: _medians(found) for name, found in latencies.items()}
+    says += _not_drawn(list(levels), points, "users")
     yield from _against(
         "knee-latency", "Latency against users", says, "users", "milliseconds", points, targets
     )
@@ -324,13 +340,15 @@ def _against(
     targets = {name: value for name, value in (targets or {}).items() if name in found}
     heights = [value for value in (*(row["y"] for row in rows), *targets.values()) if value > 0]
     y: Spec = {"field": "y", "title": unit, "scale": {"zero": True}}
-    if heights and max(heights) > _LOG_FROM * min(heights) and unit == "milliseconds":
-        rows = [row for row in rows if row["y"] > 0]
+    above = [row for row in rows if row["y"] > 0]
+    if above and max(heights) > _LOG_FROM * min(heights) and unit == "milliseconds":
+        says += _below_log(rows, x_title)
+        rows = above
         y = {"field": "y", "title": f"{unit} (log)", **specs.decades(min(heights), max(heights))}
     x: Spec = {"field": "x", "title": x_title, "axis": {"tickCount": 6}, "scale": {"nice": False}}
     names = list(found)
     spec = specs.lines(rows, x, y, names, dots=True)
-    levels = sorted({row["x"] for row in rows})
+    levels = sorted({level for points in found.values() for level, _ in points})
     by_level = {name: dict(points) for name, points in found.items()}
     yield Figure(
         figure_id,

@@ -49,6 +49,12 @@ def test_a_policy_keeps_its_colour_whichever_others_are_asked_for() -> None:
         assert colour["legend"]["values"] == ["LRU", *policies]
 
 
+def test_the_first_tib_has_no_place_on_the_axis_and_is_said() -> None:
+    (worth,) = (figure for figure in drawn(()) if figure.id.startswith("curve-worth"))
+    assert [point["gib"] for point in worth.spec["data"]["values"]] == [11.0, 500.0, 11_424.0]
+    assert worth.says.endswith("The first TiB of all, left of the axis, saves 5 s.")
+
+
 @pytest.mark.parametrize(
     ("sizes", "ticks"),
     [

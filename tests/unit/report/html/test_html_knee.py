@@ -50,6 +50,25 @@ def test_a_load_that_was_tried_and_has_no_point_is_named() -> None:
     assert "not drawn" not in found["load-curve-0"].says
 
 
+@pytest.mark.parametrize("waits", [{1: 0.0, 2: 0.0, 4: 3.0, 8: 900.0}, {1: 0.0, 2: 0.0}])
+def test_a_wait_of_nothing_is_drawn_or_named(waits: dict[int, float]) -> None:
+    """A logarithmic axis has no zero: these points were left out without a word, or the page failed."""
+
+    def held(users: int, wait_ms: float) -> dict[str, Any]:
+        classes = {name: {"queue_wait_ms": {"p95": wait_ms}} for name in ("interactive", "batch")}
+        return {"time_seconds": 10.0, "users": users, "throughput": 100.0, "qos": classes}
+
+    limits = {"interactive": {"target_ms": 50.0}, "batch": {"target_ms": 1000.0}}
+    promise = {"latency": "queue-wait", "percentile": 95.0, "classes": limits}
+    last = {**held(1, 0.0), "action": "stop", "reason": "Largest load", "mode": "slo", "slo": promise}
+    knee = drawn(sample.built(autoscaling=[*(held(*item) for item in waits.items()), last]))["knee-0"]
+    points = {point["x"] for point in knee.spec["data"]["values"]}
+    missing = "as a logarithmic axis has no zero: interactive at 1 and 2 (users); batch at 1 and 2 (users)."
+    assert points == ({4, 8} if 8 in waits else {1, 2})
+    assert (missing in knee.says) is (8 in waits)
+    assert [row[0] for row in knee.rows] == [*map(str, waits), "target"]
+
+
 def test_a_search_for_a_promise_is_shown_by_that_and_by_no_other_target() -> None:
     """Beside "found, within its target" stood the classes' own targets, missed."""
 
@@ -82,6 +101,14 @@ def test_results_that_differ_in_users_alone_make_a_curve(levels: tuple[int, ...]
     says = found["knee-rate"].says
     assert ("Two loads show" in says) is (len(expected) == 2)
     assert ("several results stands at their median" in says) is (len(levels) > len(expected))
+
+
+def test_a_result_without_a_figure_is_named_beside_the_curve_of_the_others() -> None:
+    results = [sample.built(config=Config(num_users=users)) for users in (1, 2, 4)]
+    del results[1].metrics["avg_throughput_tokens_per_sec"]
+    rate = drawn(*results)["knee-rate"]
+    assert [row["x"] for row in rate.spec["data"]["values"]] == [1, 4]
+    assert rate.says.endswith("Tried and not drawn, as too few requests gave a figure: 2 (users).")
 
 
 def test_results_of_unequal_durations_say_why_they_make_no_curve() -> None:
