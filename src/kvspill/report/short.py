@@ -18,7 +18,7 @@ from kvspill.result.classes import promised_completed, promised_reason, reason_o
 from kvspill.result.load import sharing
 from kvspill.result.schema import QosClass, Result, StorageHealth
 from kvspill.result.schema_honesty import Caution
-from kvspill.result.warnings.certainty import AUTOSCALING_INCONCLUSIVE
+from kvspill.result.warnings.certainty import AUTOSCALING_INCONCLUSIVE, NOT_STEADY
 from kvspill.result.warnings.devices import IO_LIMITED, SIMULATED
 from kvspill.result.warnings.known import said, titles
 from kvspill.result.warnings.loads import CPU_LIMITED
@@ -41,8 +41,9 @@ _JUDGED_BY = {
 }
 _GRAVE_MAX = 3
 """Grave warnings shown in full; the others are counted."""
-_SHOWN = {kind.code for kind in (UNUSED_SETTING, IO_LIMITED, CPU_LIMITED)}
-"""Those of them shown in full: what was asked for in vain, and what keeps a device from its speed."""
+_SHOWN = {kind.code for kind in (UNUSED_SETTING, IO_LIMITED, CPU_LIMITED, NOT_STEADY)}
+"""Notes shown in full: what was asked for in vain, what keeps a device from its speed, and how far the rates
+above had not settled."""
 
 
 def short_summary(result: Result) -> Iterator[Part]:

@@ -17,6 +17,7 @@ from kvspill.report.short import _figures, short_summary
 from kvspill.result.schema import Question, Result
 from kvspill.result.schema_honesty import LittlesLaw
 from kvspill.result.trials import combine
+from kvspill.result.warnings.certainty import NOT_STEADY
 from unit.measure.rows import ns, op, request
 from unit.result.sample import built, empty_recorder, facts, filled_recorder, tier
 
@@ -168,6 +169,17 @@ def test_warnings_come_with_their_remedies() -> None:
     text = render_summary(built())
     assert "! Bear in mind: 1 trial: the spread between runs is unknown." in text
     assert "-> Use --trials 3 or more and compare medians." in text
+
+
+def test_rates_that_had_not_settled_are_said_below_the_figures_that_they_are() -> None:
+    drifted = NOT_STEADY.of(reason="The rate of tokens drifted by +23% over the measured window: not steady.")
+    result = built()
+    text = " ".join(render_summary(result.model_copy(update={"warnings": [drifted]}), verbose=False).split())
+    assert "- The rate of tokens drifted by +23% over the measured window: not steady. A longer run" in text
+    assert f"-> {drifted.remedy}" in text
+    by_command = drifted.model_copy(update={"chosen": True})
+    short = render_summary(result.model_copy(update={"warnings": [by_command]}), verbose=False)
+    assert "drifted" not in short, "quick and can chose so short a time themselves"
 
 
 def test_an_interrupted_run_says_so_first() -> None:
