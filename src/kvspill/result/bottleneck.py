@@ -354,45 +354,19 @@ def _busy_ms(result: Result, tier: str, part: str = "") -> float:
 def _lines(
     result: Result, parts: dict[str, float], served_ms: float, wait_ms: float | None, service: _Service
 ) -> list[str]:
-    found = []
-    if wait_ms is not None:
-        found.append(f"Queue wait dominates (~{wait_ms / 1000:.2f}s mean).")
-    if parts["storage I/O"] > _DOMINATES * served_ms:
-        found.append(
-            f"Storage I/O dominates service (~{parts['storage I/O'] / 1000:.2f}s of "
-            f"{served_ms / 1000:.2f}s mean); {_inside_storage(result)}"
-        )
-    elif parts["generation"] > _DOMINATES * served_ms:
-        found.append(f"Generation dominates service (~{parts['generation'] / 1000:.2f}s mean).")
+    """The wait and the cause, the cause in the words of the sentence; then what else is to be looked at."""
+    found = [] if wait_ms is None else [f"Queue wait dominates (~{wait_ms / 1000:.2f}s mean)."]
+    # A search keeps targets of its own, whatever the classes' are.
+    kept = any(step.get("slo") and step.get("target_met") for step in result.autoscaling_stats[-1:])
+    if missed_classes(result) and service.binds in STORAGE and not kept:
+        found.append(f"Latency targets are missed: {service.clause}.")
+    else:
+        found.append(f"{service.clause[:1].upper()}{service.clause[1:]}.")
     if parts["other"] > _NOTABLE_OTHER * served_ms:
         found.append(f"The client itself takes {parts['other'] / 1000:.3f}s of each request.")
     link = link_sentence(result)
     if link is not None:
         found.append(link)
-    # A search keeps targets of its own, whatever the classes' are.
-    kept = any(step.get("slo") and step.get("target_met") for step in result.autoscaling_stats[-1:])
-    if missed_classes(result) and service.binds in STORAGE and not kept:
-        found.append(f"Latency targets are missed: {service.clause}.")
     if CAPACITY_BOUND.code in {item.code for item in result.warnings}:
         found.append("Capacity: entries are dropped from the last tier for lack of space.")
-    if service.binds is Binds.PROCESSOR:
-        found.append("Processors: this program waited for them.")
-    if service.binds is Binds.CLIENT:
-        found.append("Client: this program is near its own ceiling.")
-    return found or ["None stands out."]
-
-
-def _inside_storage(result: Result) -> str:
-    """What a read on the storage tier spends its time on."""
-    total_ms = result.number("storage_read_mean_ms")
-    if total_ms is None:
-        return "no reads on the storage tier."
-    if not total_ms:
-        return "its reads took no measurable time."
-    if _in_memory(result):
-        return "the storage tier's directory lies in memory."
-    device, queue = (
-        (result.number(f"storage_read_{part}_mean_ms") or 0.0) / total_ms for part in ("device", "queue")
-    )
-    waiting = f", {queue:.0%} queueing at its depth" if round(queue, 2) else ""
-    return f"a storage read is {device:.0%} device time{waiting}."
+    return found
