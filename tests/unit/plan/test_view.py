@@ -95,5 +95,25 @@ def test_dram_that_lowers_what_is_held_is_explained_under_the_options() -> None:
     assert planned(options=rows)["notes"] == {}
 
 
+def drives(*holds: int | None) -> list[dict[str, Any]]:
+    """One drive, two, three…, and what they hold."""
+    return [
+        {**option(0, 0, "device"), "name": f"{count} x nvme", "drives": count, "holds": held}
+        for count, held in enumerate(holds, 1)
+    ]
+
+
+def test_drives_that_hold_more_than_in_proportion_are_explained_under_the_options() -> None:
+    rows = drives(7, 35, 58)
+    note = planned(options=rows, chosen=rows[2])["notes"]["Options"]
+    assert note == (
+        "2 x nvme and 3 x nvme hold more than in proportion to the drives: together they move each entry "
+        "faster, which leaves more of the latency target for waiting."
+    )
+    for held in ((5, 7, 7), (7, 16), (100, 205), (0, 4), (None, 4)):
+        rows = drives(*held)
+        assert planned(options=rows, chosen=rows[1])["notes"] == {}, held
+
+
 def test_nodes_that_are_too_many_name_the_setting() -> None:
     assert _nodes({"nodes": 9, "enough": False}) == "9 (more than --max-nodes)"
