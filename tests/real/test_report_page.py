@@ -1,10 +1,5 @@
 """The page in a real browser: drawn whole, in both themes, on a phone and on a desk, and nothing runs."""
 
-import json
-import shutil
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +9,12 @@ from kvspill.cli.main import main
 from kvspill.report.html.plans import page_of as plan_page
 from kvspill.result.reading import load_result
 from kvspill.result.schema import Result
+from real.browsing import CHROMIUM, EMPTY_PLOTS, OVERLAPPING_LABELS, Visit
 from unit.report.html.hostile import PAYLOAD, poisoned
 
 pytest.importorskip("jinja2", reason="the page needs the extra `report`")
 pytest.importorskip("vl_convert", reason="the page needs the extra `report`")
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright drives the browser")
-
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+pytest.importorskip("playwright.sync_api", reason="playwright drives the browser")
 
 pytestmark = [
     pytest.mark.real,
@@ -35,62 +29,10 @@ OPEN_SECONDS_MAX = 2.0
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as driver:
-        # Without a sandbox of its own, because tests may run as root in a container.
-        started = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield started
-        started.close()
-
-
-@pytest.fixture(scope="module")
-def ten_minutes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A result of 600 simulated seconds."""
-    path = tmp_path_factory.mktemp("results") / "ten-minutes.json"
-    flags = ["--num-users", "10", "--duration", "600", "--cpu-mem-gb", "2", "--storage-capacity-gb", "8"]
-    # A process of its own: the browser's driver keeps an event loop in this one.
-    command = [sys.executable, "-m", "kvspill.cli.main", "simulate", *flags, "--quiet", "--output", str(path)]
-    subprocess.run(command, check=True)
-    return path
-
-
-@pytest.fixture(scope="module")
 def page(ten_minutes: Path) -> Path:
     target = ten_minutes.with_suffix(".html")
     assert main(["report", str(ten_minutes), "-o", str(target)]) == 0
     return target
-
-
-class Visit:
-    """One view of a page, with everything that the browser complained about or asked for."""
-
-    def __init__(self, browser: Any, path: Path, width: int, scheme: str) -> None:
-        self.context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
-        self.tab = self.context.new_page()
-        self.complaints: list[str] = []
-        self.requests: list[str] = []
-        self.tab.on("console", lambda message: self.complaints.append(message.text))
-        self.tab.on("pageerror", lambda error: self.complaints.append(str(error)))
-        self.tab.on("dialog", lambda dialog: self.complaints.append(dialog.message))
-        self.tab.on("request", lambda request: self.requests.append(request.url))
-        self.tab.goto(path.as_uri())
-        self.tab.wait_for_selector("html[data-drawn]", state="attached", timeout=60_000)
-
-    def __enter__(self) -> "Visit":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.context.close()
-
-    def value(self, script: str) -> Any:
-        return self.tab.evaluate(script)
-
-
-_EMPTY_PLOTS = """() => [...document.querySelectorAll('.plot')].filter(plot => {
-  const svg = plot.querySelector('svg');
-  const marks = plot.querySelectorAll('.mark-line path, .mark-rect path');
-  return !svg || svg.getBoundingClientRect().width < 200 || ![...marks].some(m => m.getAttribute('d'));
-}).map(plot => plot.dataset.figure)"""
 
 
 @pytest.mark.parametrize(("width", "scheme"), VIEWS)
@@ -98,21 +40,11 @@ def test_every_figure_is_drawn_without_a_complaint(browser: Any, page: Path, wid
     with Visit(browser, page, width, scheme) as visit:
         assert visit.complaints == []
         assert visit.requests == [page.as_uri()]
-        assert visit.value(_EMPTY_PLOTS) == []
+        assert visit.value(EMPTY_PLOTS) == []
         assert visit.value("document.documentElement.dataset.drawn") == str(
             visit.value("document.querySelectorAll('.plot').length")
         )
         assert visit.value("document.documentElement.scrollWidth") <= width
-
-
-_OVERLAPPING_LABELS = """() => [...document.querySelectorAll('.plot')].flatMap(plot =>
-  [...plot.querySelectorAll('.role-axis-label')].flatMap(axis => {
-    const boxes = [...axis.querySelectorAll('text')].filter(text => text.getAttribute('opacity') !== '0')
-      .map(text => text.getBoundingClientRect()).filter(box => box.width > 0);
-    const across = (a, b) => a.left < b.right && b.left < a.right;
-    const meet = (a, b) => across(a, b) && a.top + 2 < b.bottom && b.top + 2 < a.bottom;
-    return boxes.some((a, n) => boxes.slice(n + 1).some(b => meet(a, b))) ? [plot.dataset.figure] : [];
-  }))"""
 
 
 _CUT_TEXTS = """() => [...document.querySelectorAll('.plot svg')].flatMap(svg => {
@@ -141,7 +73,7 @@ def test_the_labels_of_an_axis_do_not_run_into_each_other(
         target.write_text(build_page(results))
         with Visit(browser, target, width, "light") as visit:
             assert visit.value("document.querySelectorAll('#fig-hit-bounds svg').length") == 1
-            assert visit.value(_OVERLAPPING_LABELS) == []
+            assert visit.value(OVERLAPPING_LABELS) == []
             assert visit.value(_CUT_TEXTS) == []
 
 
@@ -195,7 +127,7 @@ def test_what_is_in_sight_is_drawn_before_the_rest_and_printing_draws_all(browse
         assert tab.evaluate("document.documentElement.dataset.drawn") is None
         tab.evaluate("window.dispatchEvent(new Event('beforeprint'))")
         tab.wait_for_selector("html[data-drawn]", state="attached", timeout=60_000)
-        assert tab.evaluate(_EMPTY_PLOTS) == []
+        assert tab.evaluate(EMPTY_PLOTS) == []
 
 
 @pytest.mark.parametrize(("width", "scheme"), VIEWS)
@@ -206,99 +138,8 @@ def test_several_results_fit_side_by_side(
     assert main(["report", str(ten_minutes), str(ten_minutes), "-o", str(target)]) == 0
     with Visit(browser, target, width, scheme) as visit:
         assert visit.complaints == []
-        assert visit.value(_EMPTY_PLOTS) == []
+        assert visit.value(EMPTY_PLOTS) == []
         assert visit.value("document.documentElement.scrollWidth") <= width
-
-
-def simulated(path: Path, *flags: str) -> Path:
-    command = [sys.executable, "-m", "kvspill.cli.main", "simulate", *flags, "--quiet", "--output", str(path)]
-    # A run in which nothing completed ends with status 1 and leaves its result.
-    assert subprocess.run(command, check=False, stderr=subprocess.DEVNULL).returncode in (0, 1)
-    return path
-
-
-@pytest.fixture(scope="module")
-def kinds(tmp_path_factory: pytest.TempPathFactory, ten_minutes: Path) -> dict[str, Path]:
-    """A page of each kind: a search, an idle run, a faulty one, a suite of nine rows, and a curve."""
-    folder = tmp_path_factory.mktemp("kinds")
-    search = ("--enable-autoscaling", "--autoscaler-mode", "qos", "--duration", "200", "--num-users", "4")
-    given = {
-        "search": simulated(folder / "search.json", *search, "--generation-mode", "fast"),
-        "idle": simulated(folder / "idle.json", "--num-users", "1", "--duration", "5", "--model", "tiny-1b"),
-        "suite": folder / "suite",
-        "curve": folder / "curve.json",
-    }
-    curve = ["curve", "--num-users", "10", "--duration", "30", "--quiet", "--output", str(given["curve"])]
-    assert main(curve) == 0
-    document = json.loads(ten_minutes.read_text())
-    document["faulty"] = True
-    document["faults"]["operations"] = [{"tier": "storage", "verb": "read", "kind": "EIO", "count": 12}]
-    given["faulty"] = folder / "faulty.json"
-    given["faulty"].write_text(json.dumps(document))
-    suite = ["suite", "--simulate", "--quick", "--quiet", "--output-dir", str(given["suite"])]
-    subprocess.run([sys.executable, "-m", "kvspill.cli.main", *suite], check=True, stdout=subprocess.DEVNULL)
-    pages = {name: folder / f"{name}.html" for name in given}
-    for name, path in given.items():
-        assert main(["report", str(path), "-o", str(pages[name])]) == 0
-    return pages
-
-
-@pytest.mark.parametrize("kind", ["search", "idle", "faulty", "suite", "curve"])
-@pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1280, "light")])
-def test_every_kind_of_page_is_whole_and_fits(
-    browser: Any, kinds: dict[str, Path], kind: str, width: int, scheme: str
-) -> None:
-    with Visit(browser, kinds[kind], width, scheme) as visit:
-        assert visit.complaints == []
-        assert visit.value(_EMPTY_PLOTS) == []
-        assert visit.value(_OVERLAPPING_LABELS) == []
-        assert visit.value("document.documentElement.scrollWidth") <= width
-
-
-def test_the_table_of_a_suite_is_not_cut_however_many_badges_it_has(
-    browser: Any, kinds: dict[str, Path]
-) -> None:
-    with Visit(browser, kinds["suite"], 1280, "light") as visit:
-        visit.value(
-            "document.querySelectorAll('table.crowd td').forEach(cell => { for (const _ of [1, 2, 3]) {"
-            "const badge = document.querySelector('.doubt').cloneNode(true); badge.textContent = '!'; "
-            "cell.append(badge); } })"
-        )
-        table = "document.querySelector('table.crowd').parentElement"
-        assert visit.value(f"{table}.scrollWidth") <= visit.value(f"{table}.clientWidth")
-
-
-_BROKEN_WORDS = """() => [...document.querySelectorAll('.doubt')].flatMap(badge =>
-  [...badge.textContent.matchAll(/[^ ]+/g)].filter(word => {
-    const range = document.createRange();
-    range.setStart(badge.firstChild, word.index);
-    range.setEnd(badge.firstChild, word.index + word[0].length);
-    return range.getClientRects().length > 1;
-  }).map(word => word[0]))"""
-
-
-@pytest.mark.parametrize("width", [390, 1280])
-def test_no_badge_breaks_inside_a_word(
-    browser: Any, kinds: dict[str, Path], ten_minutes: Path, tmp_path: Path, width: int
-) -> None:
-    four = tmp_path / "four.html"
-    assert main(["report", *[str(ten_minutes)] * 4, "-o", str(four)]) == 0
-    for page in (*kinds.values(), four):
-        with Visit(browser, page, width, "light") as visit:
-            assert visit.value(_BROKEN_WORDS) == []
-
-
-def test_the_knee_of_a_search_has_its_target_lines(browser: Any, kinds: dict[str, Path]) -> None:
-    with Visit(browser, kinds["search"], 1280, "light") as visit:
-        texts = visit.value(
-            "[...document.querySelectorAll('#fig-knee-0 .mark-text text')].map(t => t.textContent)"
-        )
-        assert "target 50 ms (interactive)" in texts
-        # The axes' grid is made of rules, too.
-        targets = "document.querySelectorAll('#fig-knee-0 .mark-rule.role-mark line').length"
-        assert visit.value(targets) == 3
-        first = visit.value("document.querySelector('figure').id")
-    assert first == "fig-load-curve-0"
 
 
 def test_a_badge_opens_the_fold_that_it_leads_to(browser: Any, page: Path) -> None:
@@ -306,44 +147,6 @@ def test_a_badge_opens_the_fold_that_it_leads_to(browser: Any, page: Path) -> No
         assert visit.value("document.querySelector('details.fold.note').open") is False
         visit.tab.click("a.doubt[href='#doubt-0-too_short'], .card a.doubt >> nth=0")
         visit.tab.wait_for_function("document.querySelector('details.fold.note').open")
-
-
-def test_a_print_is_light_whole_and_without_controls(browser: Any, kinds: dict[str, Path]) -> None:
-    with Visit(browser, kinds["faulty"], 1280, "dark") as visit:
-        ground = "getComputedStyle(document.querySelector('section')).backgroundColor"
-        dark = visit.value(ground)
-        visit.tab.emulate_media(media="print")
-        visit.value("window.dispatchEvent(new Event('beforeprint'))")
-        assert visit.value(ground) != dark
-        for hidden in ("nav", "#theme", "figure details"):
-            assert not visit.tab.locator(hidden).first.is_visible()
-        assert visit.tab.locator("details.fold.note li").first.is_visible()
-        visit.value("window.dispatchEvent(new Event('afterprint'))")
-        visit.tab.emulate_media(media="screen")
-        assert visit.value(ground) == dark
-        assert visit.tab.pdf(format="A4").startswith(b"%PDF")
-
-
-def test_a_print_leaves_no_half_page_blank_for_a_figure_that_does_not_fit(
-    browser: Any, kinds: dict[str, Path]
-) -> None:
-    with Visit(browser, kinds["faulty"], 703, "light") as visit:  # as wide as the text of an A4 page
-        visit.tab.emulate_media(media="print")
-        visit.value("window.dispatchEvent(new Event('beforeprint'))")
-        heights = visit.value("[...document.querySelectorAll('figure')].map(f => f.offsetHeight)")
-        text_pixels = (297 - 2 * 14) * 96 / 25.4
-        assert max(heights) < 0.4 * text_pixels
-
-
-@pytest.mark.parametrize("kind", ["faulty", "suite"])
-def test_a_print_shows_the_sizes_of_entries_beside_their_latency_s15(
-    browser: Any, kinds: dict[str, Path], kind: str
-) -> None:
-    with Visit(browser, kinds[kind], 1280, "light") as visit:
-        visit.tab.emulate_media(media="print")
-        sizes = visit.tab.locator("#headline .sizes", has_text="entries of")
-        assert sizes.count() >= 1
-        assert all(size.is_visible() for size in sizes.all())
 
 
 def test_the_page_of_ten_minutes_is_small_and_opens_within_two_seconds(browser: Any, page: Path) -> None:
