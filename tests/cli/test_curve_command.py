@@ -216,4 +216,4 @@ def test_what_curves_are_not_for_is_said(
     assert main(["report", str(written), "--csv", str(tmp_path / "t.csv")]) == 2
     assert "curve: a curve, which has no row in a table of results" in capsys.readouterr().err
     assert main(["compare", str(written), "--", str(written)]) == 2
-    assert "a curve and no run; `kvspill report` shows several" in capsys.readouterr().err
+    assert "a curve, not a run; `kvspill report` shows several" in capsys.readouterr().err

@@ -192,5 +192,5 @@ def test_beside_failing_demotions_nothing_is_advised_but_to_mend_what_failed(
     result = json.loads(output.read_text())
     assert "demotion: EIO: " in said
     remedies = {item["code"]: item["remedy"] for item in result["warnings"]}
-    assert remedies["capacity_bound"].endswith("a faulty result says nothing of the capacity.")
+    assert remedies["capacity_bound"].endswith("a faulty result says nothing about the capacity.")
     assert [text for text in (said, *remedies.values()) if "--cpu-mem-gb" in text or "Raise" in text] == []

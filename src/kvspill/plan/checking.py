@@ -41,8 +41,8 @@ def check_places(dirs: Sequence[str]) -> None:
         place = look_at(Path(name), Kernel())
         if place.kind == MEMORY:
             raise UsageError(
-                f"--check {name}: lies in memory ({place.describe()}), which says nothing of a drive; name a "
-                "directory on the drive"
+                f"--check {name}: lies in memory ({place.describe()}), which says nothing about a drive; "
+                "name a directory on the drive"
             )
 
 

@@ -128,12 +128,12 @@ def _device(name: str, flag: str) -> tuple[Profile, Calibrated | None]:
         return profile, None
     if "(memory" in calibrated.device:
         raise UsageError(
-            f"{flag}: calibrated in memory ({calibrated.device}), which says nothing of a drive; calibrate "
-            "a directory on the drive"
+            f"{flag}: calibrated in memory ({calibrated.device}), which says nothing about a drive; "
+            "calibrate a directory on the drive"
         )
     if calibrated.settings.get("direct") == "off":
         raise UsageError(
-            f"{flag}: calibrated through the page cache (--direct off), which says nothing of a drive; "
+            f"{flag}: calibrated through the page cache (--direct off), which says nothing about a drive; "
             "calibrate with direct I/O"
         )
     return profile, calibrated

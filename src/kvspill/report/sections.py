@@ -135,7 +135,7 @@ def _assessment(result: Result) -> Iterator[Part]:
         for criterion in judged_criteria(result):
             yield indent(_criterion(criterion, result.simulated))
     if in_memory(result):
-        yield indent(Text("The storage tier lies in memory: this is no verdict on a drive."))
+        yield indent(Text("The storage tier lies in memory: this is not a verdict on a drive."))
     rows = [("NVMe Throughput", number(result.number("nvme_throughput"), " tok/s"))]
     speeds = {verb: result.number(f"tier_storage_{verb}_bandwidth_gbps") for verb in ("read", "write")}
     rows += [(f"NVMe {verb} bandwidth", speed(each, *speeds.values())) for verb, each in speeds.items()]

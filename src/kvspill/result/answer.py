@@ -249,7 +249,7 @@ def _surely_too_high(result: Result, names: Sequence[str]) -> str:
         return ""
     if has_server_each(result):
         return "`kvspill can` calls such a load too high"
-    return "this load is surely too high"
+    return "this load is certainly too high"
 
 
 def _longer(result: Result) -> str:

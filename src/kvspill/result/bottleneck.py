@@ -35,6 +35,8 @@ PARTS = {
 _SERVICE = "a request's service time"
 _DOMINATES = 0.5
 _NOTABLE_OTHER = 0.05
+_VISIBLE = 0.0005
+"""A smaller share would be written as 0.0 %."""
 _WITH_OTHERS = {"device": "time at the device", "queue": "queueing at the depth of the device"}
 _TIERS = {"gpu": "GPU memory", "cpu": "DRAM", "storage": "storage"}
 
@@ -189,7 +191,7 @@ def _service(
         return _Service(Binds.CLIENT, what, helps)
     if share["storage I/O"] > generation:
         found = _storage(result, f"cache I/O takes {_percent(share['storage I/O'])} of {_SERVICE}")
-        if counts_generation or not share["generation"]:
+        if counts_generation or share["generation"] < _VISIBLE:
             return found
         rest = f"generation takes {_percent(share['generation'])}, which is not part of the target"
         return replace(found, clause=f"{found.clause}; {rest}")

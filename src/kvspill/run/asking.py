@@ -150,7 +150,7 @@ def _ask_device(plan: Plan, progress: Progress) -> Reply:
     alone = modelled is not None and modelled * FAR < users and not replays(config)
     if alone:
         progress.say(
-            f"measuring {counted(users, 'user')}; the time is cut short if they surely miss the target"
+            f"measuring {counted(users, 'user')}; the time is cut short if they certainly miss the target"
         )
     held = config.changed(min_users=users) if alone else config
     result = run_trials(replace(plan, config=held), progress)
@@ -178,9 +178,9 @@ def _ask_device(plan: Plan, progress: Progress) -> Reply:
 def held_text(modelled: int | None, users: int) -> str:
     """What the model holds, as far as it looked."""
     if modelled is None:
-        return f"; no model of that told how many it holds within {MODEL_SECONDS_MAX:.0f} s"
+        return f"; how many users that holds could not be modelled within {MODEL_SECONDS_MAX:.0f} s"
     most = "at least" if modelled >= beyond(users) else "about"
-    return f"; a model of that holds {most} {counted(modelled, 'such user')}"
+    return f"; by a model of that it holds {most} {counted(modelled, 'such user')}"
 
 
 def beyond(users: int) -> int:

@@ -135,7 +135,7 @@ def test_where_the_model_alone_says_the_limit_no_gain_is_said_too() -> None:
     assert "Twice the speed would hold no more (modelled)." in text
     assert "faster device" not in text
     held = " holds fewer than 10 users (measured; "
-    assert f"{held}about 7 by the model, which --users 7 measures)." in text
+    assert f"{held}about 7 by the model; --users 7 would measure it)." in text
     assert f"{held}not a single one by the model)." in " ".join(lines(replace(reply, modelled_users=0)))
 
 
@@ -200,7 +200,7 @@ def test_a_no_of_few_requests_counts_the_late_ones_s11() -> None:
     text = replied(of_level(3, **few))
     assert (
         "With 3 users, 9 of 15 responsive requests were late: too few for a verdict on the class's latency, "
-        "but surely more than the 5% allowed; the target is 300 ms." in text
+        "but certainly more than the 5% allowed; the target is 300 ms." in text
     )
     assert not [line for line in text if "p95 683" in line or "683.0 ms" in line]
     assert not [line for line in text if line.startswith("responsive:")], "said once, as the evidence"
@@ -215,7 +215,7 @@ def test_a_no_of_few_requests_counts_the_late_ones_s11() -> None:
     )
     assert "batch: no requests with 3 users, not judged; give a longer --duration." in text, "it has users"
     both = {**few, "batch": (31, 12, 2153.79, "no verdict")}
-    assert "batch: 31 requests, 12 late, surely more than the 5% allowed." in replied(of_level(3, **both))
+    assert "batch: 31 requests, 12 late, certainly more than the 5% allowed." in replied(of_level(3, **both))
 
 
 def test_a_no_rests_on_the_class_whose_late_requests_no_chance_explains_s11() -> None:
@@ -223,7 +223,7 @@ def test_a_no_rests_on_the_class_whose_late_requests_no_chance_explains_s11() ->
     text = replied(of_level(5, **few))
     assert (
         "With 5 users, 4 of 13 responsive requests were late: too few for a verdict on the class's latency, "
-        "but surely more than the 5% allowed; the target is 300 ms." in text
+        "but certainly more than the 5% allowed; the target is 300 ms." in text
     )
     assert sum("responsive" in line for line in text if not line.startswith("Target:")) == 1
     unsure = replied(of_level(5, interactive=few["interactive"]))
@@ -268,7 +268,7 @@ def test_without_a_verdict_a_duration_is_named_and_warnings_are_counted() -> Non
     text = list(lines(reply))
     assert text[0].endswith("the time was too short for a verdict; give --duration 210.")
     assert text[1] == (
-        "Seed 42 draws no interactive user among 5, so nothing is said of interactive; give another --seed "
+        "Seed 42 draws no interactive user among 5, so this class is not covered; give another --seed "
         "or more --users."
     ), "the longer time is for the others"
     assert f"{known}." in text

@@ -91,14 +91,14 @@ def test_a_yes_says_first_of_which_classes_it_has_nobody() -> None:
         "responsive, keep the latency target of batch on "
     )
     assert text[1] == (
-        "Seed 42 draws no interactive or responsive user among 4, so nothing is said of interactive and "
-        "responsive; give another --seed or more --users."
+        "Seed 42 draws no interactive or responsive user among 4, so these classes are not covered; give "
+        "another --seed or more --users."
     )
 
 
 def test_a_measured_answer_says_what_a_model_says_of_other_seeds() -> None:
     text = of_few(modelled=8, seed43=Status.NO, seed44=Status.YES)
-    alone = "The seed draws the users and seed 42 alone was measured; by a model of this storage: "
+    alone = "The seed draws the users, and only seed 42 was measured; a model of this storage says "
     assert text[2] == f"{alone}no with seed 43, yes with seed 44 (no interactive user)."
     agreed = of_few(modelled=8, seed43=Status.YES, seed44=Status.YES)
     assert agreed[0].startswith("YES: ")
@@ -108,12 +108,12 @@ def test_a_measured_answer_says_what_a_model_says_of_other_seeds() -> None:
 def test_a_model_that_did_not_get_to_other_seeds_says_so_in_a_line() -> None:
     """It said nothing at all, as if there were no other draws."""
     reply = Reply(Status.YES, 4, Config(), built(), Bracket(4, None, True), None, 8, None)
-    alone = "The seed draws the users and seed 42 alone was measured; "
+    alone = "The seed draws the users, and only seed 42 was measured; "
     none = " ".join(lines(replace(reply, seeds_not_modelled=2)))
-    assert f"{alone}the 12 s of its model were too few for another." in none
+    assert f"{alone}other seeds were not modelled within 12 s." in none
     one = replace(reply, modelled_by_seed={43: Status.YES}, seeds_not_modelled=1)
-    said = "by a model of this storage: yes with seed 43 (no batch user)"
-    few = "the 12 s of its model were too few for the others"
+    said = "a model of this storage says yes with seed 43 (no batch user)"
+    few = "others were not modelled within 12 s"
     assert f"{alone}{said}; {few}." in " ".join(lines(one))
 
 

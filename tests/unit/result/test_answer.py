@@ -67,6 +67,19 @@ def test_late_requests_without_a_verdict_are_not_laid_to_generation_s11() -> Non
     assert "all 40 requests were late" in found.verdict
     assert found.because.startswith("Cache I/O takes 9% of a request's service time")
     assert found.because.endswith("; generation takes 91%, which is not part of the target.")
+
+
+def test_a_share_that_would_be_written_as_nothing_is_left_out() -> None:
+    """It said "generation takes 0.0%, which is not part of the target" where no time is generated at all."""
+    recorder = empty_recorder()
+    for number in range(60):
+        at = 11 + number / 10
+        recorder.request(request(at + 4, intended=at, storage=4.0, generation=0.001, qos=QoS.INTERACTIVE))
+        recorder.op(op(at + 4, started=at, nbytes=1 << 20))
+        recorder.cache_call(ns(at), ns(at + 4))
+    found = answer(built(recorder, config=Config(num_users=100, arrival="closed")))
+    assert found.because.startswith("Cache I/O takes ")
+    assert "generation" not in found.because
     assert found.helps.startswith("Use a faster device")
 
 
@@ -103,7 +116,7 @@ def test_a_run_without_a_verdict_says_what_can_concludes_of_such_a_load(slow: in
     assert answer(closed).verdict.endswith(said if turns_back else f", {needs}")
     # Users who don't wait for their answers are another load than that of `can`.
     opened = answer(built(recorder, config=Config(num_users=20)))
-    assert opened.verdict.endswith(f"{needs} This load is surely too high." if turns_back else needs)
+    assert opened.verdict.endswith(f"{needs} This load is certainly too high." if turns_back else needs)
 
 
 def test_a_class_that_only_waits_is_not_said_to_keep_its_target() -> None:
@@ -140,7 +153,7 @@ def test_a_few_requests_are_said_to_have_waited_only_where_most_did(
         recorder.request(request(15, intended=14.99, qos=qos))
     left = facts(unfinished_ages_ns=(ns(9),) * waiting, unfinished_qos=(QoS.BATCH,) * waiting)
     found = built(recorder, left, Config(num_users=100))
-    load = " (this load is surely too high)" if "20 of 40" in why else ""
+    load = " (this load is certainly too high)" if "20 of 40" in why else ""
     assert answer(found).verdict == f"NO VERDICT: {why}{load}; interactive within the target."
     shown = " ".join(render_summary(found, verbose=True).split())
     assert f"no verdict: {why}; 50 are needed" in shown

@@ -93,7 +93,7 @@ def test_a_directory_in_memory_gets_no_verdict_of_a_drive() -> None:
     assert verdict["overall_status"] == "NOT MEASURED"
     storage = [row["passed"] for row in verdict["criteria"] if row["metric"].startswith("storage_")]
     assert storage == [None, None]
-    assert "The storage tier lies in memory: this is no verdict on a drive." in render_summary(found)
+    assert "The storage tier lies in memory: this is not a verdict on a drive." in render_summary(found)
     assert "NVMe Read P95 <" in render_summary(built(quick_recorder()))
     assert "NVMe Read P95 <" not in render_summary(found)
     short = render_summary(found, verbose=False)

@@ -115,7 +115,7 @@ def test_users_far_beyond_the_model_are_measured_alone_and_first(
     reply, (searched,), said = asked_on(monkeypatch, users, modelled)
     assert reply.status is Status.NO
     assert (searched.num_users, searched.min_users) == (users, least)
-    shortened = f"measuring {users} users; the time is cut short if they surely miss the target"
+    shortened = f"measuring {users} users; the time is cut short if they certainly miss the target"
     assert (shortened in said) is (least == 100)
 
 
@@ -186,7 +186,7 @@ def test_a_model_of_a_slow_drive_tells_the_limit_though_the_last_user_leaves_dou
     config = question(Config(model="llama3.1-8b", num_users=100))
     profile = measured_profile(Bandwidth(0.6, 0.4, "a probe"), config)
     assert _limit(config, profile, 200, 8) == 1
-    assert held_text(1, 100) == "; a model of that holds about 1 such user"
+    assert held_text(1, 100) == "; by a model of that it holds about 1 such user"
 
 
 def test_a_model_that_ran_out_of_time_tells_no_limit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,8 +198,8 @@ def test_a_model_that_ran_out_of_time_tells_no_limit(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize(("modelled", "users", "most"), [(8, 4, "at least"), (7, 4, "about")])
 def test_a_model_that_was_asked_for_no_more_says_so(modelled: int, users: int, most: str) -> None:
-    assert held_text(modelled, users) == f"; a model of that holds {most} {modelled} such users"
-    assert held_text(None, users) == "; no model of that told how many it holds within 12 s"
+    assert held_text(modelled, users) == f"; by a model of that it holds {most} {modelled} such users"
+    assert held_text(None, users) == "; how many users that holds could not be modelled within 12 s"
 
 
 def test_a_signal_ends_the_command_and_not_only_the_simulation_on_the_way(

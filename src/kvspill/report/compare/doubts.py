@@ -29,8 +29,8 @@ def doubts(matching: Matching, set_aside: Sequence[Run], zeros: Sequence[str]) -
         yield f"Only {count} of a configuration on a side: give {FEW_RUNS} or more to know the spread."
     if _repeats_exactly(matching.pairs):
         yield (
-            "Simulated runs of one seed repeat exactly: their interval has no width and says nothing of the "
-            "spread; simulate other seeds."
+            "Simulated runs of one seed repeat exactly: their interval has no width and says nothing about "
+            "the spread; simulate other seeds."
         )
     if zeros:
         yield f"A run has a zero in {', '.join(zeros)}: it counts as a value, never as missing."

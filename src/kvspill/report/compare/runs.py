@@ -68,7 +68,7 @@ def _read_file(path: Path, contents: dict[str, Path]) -> list[Run]:
             return list(_result_runs(path, result))
     if is_curve(document, path):
         raise UsageError(
-            f"{path}: a curve and no run; `kvspill report` shows several in one picture, or give results"
+            f"{path}: a curve, not a run; `kvspill report` shows several in one picture, or give results"
         )
     run = _engine_run(path, document) if isinstance(document, dict) else None
     if run is not None:
@@ -85,7 +85,8 @@ def _refuse_copy(path: Path, document: Any, contents: dict[str, Path]) -> None:
     key = hashlib.sha256(named.encode("utf-8", "surrogatepass")).hexdigest()
     if key in contents:
         raise UsageError(
-            f"{path}: the same run as {contents[key]}; a copy is no second run, so name it once on each side"
+            f"{path}: the same run as {contents[key]}; a copy is not a second run, so name it once on each "
+            "side"
         )
     contents[key] = path
 

@@ -92,7 +92,8 @@ def no_user(reply: Reply) -> str:
         return ""
     more = "" if fewer else " or more --users"
     few = f"seed {reply.result.seed} draws no {listed(names, 'or')} user among {level:,}"
-    return f"{few[0].upper()}{few[1:]}, so nothing is said of {listed(names)}; give another --seed{more}."
+    lacks = "this class is not covered" if len(names) == 1 else "these classes are not covered"
+    return f"{few[0].upper()}{few[1:]}, so {lacks}; give another --seed{more}."
 
 
 def unjudged_text(reply: Reply) -> str:
@@ -123,8 +124,8 @@ def evidence(reply: Reply) -> str:
         late = f"{block['violations']:,} of {counted(requests, f'{name} request')} {were} late"
         allowed = f"{100 - reply.config.slo_percentile:g}%"
         if is_late and requests < MIN_COMPLETIONS and _surely_late(reply, block):
-            few = f"too few for a verdict on the class's latency, but surely more than the {allowed} allowed"
-            return f"{users}, {late}: {few}; {target}."
+            few = "too few for a verdict on the class's latency"
+            return f"{users}, {late}: {few}, but certainly more than the {allowed} allowed; {target}."
         return f"{users}, {late} ({allowed} allowed); {target}."
     if reply.config.slo_latency == "added":
         what = f"queue and storage added {duration(actual_ms)} to {name} requests"
@@ -140,7 +141,7 @@ def unjudged(reply: Reply, name: str, requests: str) -> str:
         return f"{name}: no requests{with_load(reply)}, not judged; give a longer --duration."
     if reply.status is Status.NO and _surely_late(reply, block):
         allowed = f"{100 - reply.config.slo_percentile:g}%"
-        return f"{name}: {requests}, surely more than the {allowed} allowed."
+        return f"{name}: {requests}, certainly more than the {allowed} allowed."
     return f"{name}: {requests}, too few to say that it keeps its target ({MIN_COMPLETIONS} are needed)."
 
 

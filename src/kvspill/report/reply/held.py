@@ -75,7 +75,7 @@ def limit(reply: Reply) -> str:
         text = f"{what} holds fewer than {counted(found.failed or 0, 'user')} ({kind})."
         if reply.modelled_users is not None and reply.modelled_users < (found.failed or 0):
             about = f"about {reply.modelled_users:,}" if reply.modelled_users else "not a single one"
-            measures = f", which --users {reply.modelled_users} measures" if reply.modelled_users else ""
+            measures = f"; --users {reply.modelled_users} would measure it" if reply.modelled_users else ""
             text = f"{text[:-2]}; {about} by the model{measures})."
     if _is_open(reply):
         text = f"{text[:-1]}; the exact limit is open (--duration {enough_seconds(reply)} should find it)."

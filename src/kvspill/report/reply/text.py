@@ -289,10 +289,10 @@ def _seeds(reply: Reply) -> str:
 def _seeds_by_model(reply: Reply) -> str:
     """What a model says of draws that were not measured, and whether it agrees about the one that was."""
     seed, each = reply.result.seed, each_answer(reply, reply.modelled_by_seed)
-    few = f"the {MODEL_SECONDS_MAX:.0f} s of its model were too few for {'the others' if each else 'another'}"
+    few = f"{'others' if each else 'other seeds'} were not modelled within {MODEL_SECONDS_MAX:.0f} s"
     if not each:
-        return f"The seed draws the users and seed {seed} alone was measured; {few}."
-    text = f"The seed draws the users and seed {seed} alone was measured; by a model of this storage: {each}"
+        return f"The seed draws the users, and only seed {seed} was measured; {few}."
+    text = f"The seed draws the users, and only seed {seed} was measured; a model of this storage says {each}"
     if model_is_refuted(reply):
         wrong = Status.NO if reply.status is Status.YES else Status.YES
         text += f", but also {wrong.value} with seed {seed}, which the measurement refutes"

@@ -59,8 +59,8 @@ FEW_TRIALS = Kind(
 NO_VERDICT = Kind(
     "no_verdict",
     "a class had too few requests",
-    "Fewer than 50 requests of these classes completed in the answer's window, so nothing is said of their "
-    "latency: {classes}.",
+    "Fewer than 50 requests of these classes completed in the answer's window, too few for a verdict on "
+    "their latency: {classes}.",
     "Give a longer --autoscaler-stage and --duration, or more users of that class.",
     touches=(Area.LATENCY,),
     means="some classes had too few requests for a verdict on their latency",
@@ -68,7 +68,7 @@ NO_VERDICT = Kind(
 NOT_JUDGED = Kind(
     "not_judged",
     "a class is not judged",
-    "The answer says nothing of these classes, which had fewer than the 50 requests that a verdict needs: "
+    "The answer does not cover these classes, which had fewer than the 50 requests that a verdict needs: "
     "{classes}.",
     "{remedy}",
     touches=(Area.LATENCY,),

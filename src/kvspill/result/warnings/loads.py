@@ -26,8 +26,8 @@ CROWDED = Kind(
 STRAGGLERS = Kind(
     "stragglers",
     "some ranks are slow",
-    "Some ranks are slower than 0.8 of the median for operations of the same size, which lowers the total: "
-    "{ranks}.",
+    "Some ranks reach less than 80% of the median speed of operations of the same size, which lowers the "
+    "total: {ranks}.",
     "Look at those ranks' machines and devices.",
     touches=(Area.LOAD, Area.LATENCY, Area.STORAGE),
 )
@@ -73,7 +73,8 @@ STALLED = Kind(
 OVERLOAD = Kind(
     "overload",
     "more load than could be served",
-    "The offered load was {load}: end-to-end, queue wait and SLA describe the overload, not the device.",
+    "The offered load was {load}: end-to-end latency, queue wait and class verdicts describe the overload, "
+    "not the device.",
     "Use {less}, or {instead}, to see latencies of the device.",
     touches=(Area.LATENCY,),
     means="more was asked than could be served, so its latencies describe the queue",
@@ -116,5 +117,5 @@ CPU_LIMITED = Kind(
     "A control group limits this process to the time of {processors:g} of {usable} visible processors.",
     "Lift the limit (cpu.max, cpu.cfs_quota_us), or state it with the result.",
     touches=(Area.LOAD, Area.LATENCY),
-    means="a control group limited its processors, which hides as latency",
+    means="a control group limited its processors, which shows as latency",
 )

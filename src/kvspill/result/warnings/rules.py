@@ -30,7 +30,7 @@ FEW_TRIALS = 3
 MISSES_COST = 0.03
 """Below this share of misses more room would change little for the users."""
 _NAMES = {Tier.GPU: "GPU", Tier.CPU: "DRAM", Tier.STORAGE: "storage"}
-_OF_A_FAULTY_RESULT = "Mend what failed and run it again: a faulty result says nothing of the capacity."
+_OF_A_FAULTY_RESULT = "Mend what failed and run it again: a faulty result says nothing about the capacity."
 UNDER_WAY_MAX = 0.2
 """Requests in service at the end, as a share of those done: beyond it chance decides which those are."""
 

@@ -12,7 +12,7 @@ BAD_ROWS = Kind(
 )
 SAMPLE_RECORDING = Kind(
     "sample_recording",
-    "a sample and not your trace",
+    "a sample, not your trace",
     "{flag} names no file: a short sample that comes with this program was replayed, which is not your load.",
     "Give --burst-trace-path FILE to replay a trace of your own.",
 )
@@ -41,7 +41,7 @@ UNUSED_SETTING = Kind(
 IGNORED_KEYS = Kind(
     "ignored_keys",
     "keys of --config were ignored",
-    "This version leaves these keys of --config unused, so they changed nothing: {keys}.",
+    "These keys of --config have no effect in this version: {keys}.",
     "Make sure that the run needs none of them.",
     touches=NOTHING,
 )

@@ -176,7 +176,7 @@ def test_a_file_given_twice_is_refused(tmp_path: Path) -> None:
 def test_a_copy_of_a_run_is_no_second_run(tmp_path: Path) -> None:
     write(tmp_path / "a.json", sample.result())
     write(tmp_path / "b.json", sample.result())
-    with pytest.raises(UsageError, match=r"b\.json: the same run as .*a\.json; a copy is no second run"):
+    with pytest.raises(UsageError, match=r"b\.json: the same run as .*a\.json; a copy is not a second run"):
         read_runs([tmp_path])
 
 
