@@ -122,7 +122,7 @@ def _break_even(block: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def _one_alone(even: Mapping[str, Any]) -> str:
     count = even["loads_alone"]
     if not count:
-        return "no load without another beside it; --num-users 1 would tell"
+        return "every load had another beside it; --num-users 1 would show one alone"
     loads_ms, recompute_ms = (
         1000 * even[name] / count for name in ("loads_alone_seconds", "loads_alone_recompute_seconds")
     )

@@ -113,7 +113,7 @@ STORAGE_STALLED = Kind(
     "storage stood still",
     "Storage moved no bytes for {seconds:.1f} s {how}, of {window:.1f} s measured, with {in_flight} in "
     "flight; few reads and writes were affected, so the percentiles look too good.",
-    "Check {suspects}, and run it again; such a run meets no target and is not ranked.",
+    "Check {suspects}, and run it again; such a run passes no target and is not ranked.",
     severity=Severity.SERIOUS,
     touches=(Area.LATENCY, Area.STORAGE),
     spoils=FAULT,
