@@ -275,7 +275,7 @@ def _written(config: Config, path: Path, result: Result, before: Stamp | None) -
 
 def _logs(config: Config, result: Result) -> Iterator[Path]:
     """The traces and logs that the run wrote beside its result; none of them where one has failed."""
-    if any(item.code == OP_LOG.code for item in result.warnings):
+    if result.warning(OP_LOG.code):
         return
     if config.io_trace_log is not None:
         yield from trial_paths(Path(config.io_trace_log), config.trials)
@@ -294,8 +294,7 @@ def whats_wrong(result: Result) -> str | None:
         nothing = "" if result.requests_completed else "no request was completed, and "
         why = f"{faults_text(result)}; {faults_remedy(result)}"
         return f"{nothing}the result is faulty and is not ranked: {why}"
-    lost = next((item for item in result.warnings if item.code == OP_LOG.code), None)
-    if lost is not None:
+    if lost := result.warning(OP_LOG.code):
         return f"{lost.message} {lost.remedy}"
     if not result.requests_completed:
         requests = result.honesty.requests

@@ -245,7 +245,7 @@ def _qos(result: Result) -> Iterator[Part]:
 
 
 def _why_open(result: Result, names: Sequence[str]) -> str:
-    if any(item.code == OVERLOAD.code for item in result.warnings):
+    if result.warning(OVERLOAD.code):
         return too_much(result)
     why = why_unjudged(result.summary.qos_metrics, names)
     return f"{why}; {MIN_COMPLETIONS} are needed"

@@ -87,7 +87,7 @@ def answer(result: Result) -> Answer:
 
 def in_memory(result: Result) -> bool:
     """Whether the storage tier lay in memory: then nothing here is a verdict on a drive."""
-    return any(item.code == MEMORY_DIRECTORY.code for item in result.warnings)
+    return result.warning(MEMORY_DIRECTORY.code) is not None
 
 
 def promise_of(result: Result) -> dict[str, Any] | None:
@@ -143,11 +143,7 @@ def seen_with(result: Result) -> str:
 
 def standstill(result: Result) -> str | None:
     """What stood still for so long that nothing is answered with yes; None where nothing did."""
-    codes = {item.code for item in result.warnings}
-    for kind in (STORAGE_STALLED, STALLED):
-        if kind.code in codes:
-            return kind.means
-    return None
+    return next((kind.means for kind in (STORAGE_STALLED, STALLED) if result.warning(kind.code)), None)
 
 
 def _kept(result: Result) -> tuple[Status, str]:
@@ -233,7 +229,7 @@ def _classes(result: Result) -> tuple[Status, str]:
         every = len(judged) == len(QoS)
         kept = "every latency target" if every else f"the latency target of {listed(list(judged))}"
         return Status.YES, f"{does(result, 'keep')} {kept}."
-    if any(item.code == OVERLOAD.code for item in result.warnings):
+    if result.warning(OVERLOAD.code):
         return Status.UNDECIDED, f"{too_much(result)}."
     if any(waited(entry) for entry in classes.values()):
         return Status.UNDECIDED, f"{why} ({who(result)})."
@@ -255,13 +251,8 @@ def _surely_too_high(result: Result, names: Sequence[str]) -> str:
 def _longer(result: Result) -> str:
     """How long a run should be in which every class has its requests; empty where none has too few."""
     classes, health = result.summary.qos_metrics, result.summary.storage_health
-    codes = {item.code for item in result.warnings}
     by_throughput = health is not None and health.performance_profile == "throughput"
-    if (
-        by_throughput
-        or result.autoscaling_stats
-        or codes & {OVERLOAD.code, STORAGE_STALLED.code, STALLED.code}
-    ):
+    if by_throughput or result.autoscaling_stats or result.warning(OVERLOAD.code) or standstill(result):
         return ""
     few = [asked_of(classes[name]) for name in unjudged(classes) if not waited(classes[name])]
     seconds, least = result.config.get("duration"), min((count for count in few if count), default=None)

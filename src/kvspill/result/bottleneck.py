@@ -143,7 +143,7 @@ def _bottleneck(result: Result) -> Bottleneck:
     if waits:
         whole = wait_ms / (wait_ms + served_ms)
         text = f"Requests wait {duration(wait_ms)} for a server ({whole:.0%} of their time): {service.clause}"
-    if OVERLOAD.code not in {item.code for item in result.warnings}:
+    if not result.warning(OVERLOAD.code):
         return Bottleneck(service.binds, f"{text}.", service.helps, lines)
     load = too_much(result)
     if service.binds is not Binds.GENERATION or not waits:
@@ -170,8 +170,7 @@ def _without_generation(result: Result) -> bool:
     if result.autoscaling_stats:
         return result.config.get("slo_latency") != "end-to-end"
     # An overload has no verdict because its latencies are the queue's own.
-    overloaded = OVERLOAD.code in {item.code for item in result.warnings}
-    doubted = not overloaded and any(map(in_doubt, result.summary.qos_metrics.values()))
+    doubted = not result.warning(OVERLOAD.code) and any(map(in_doubt, result.summary.qos_metrics.values()))
     return doubted or bool(missed_classes(result))
 
 
@@ -184,8 +183,7 @@ def _service(
     """
     share = {label: part_ms / whole_ms if whole_ms else 0.0 for label, part_ms in parts.items()}
     generation = share["generation"] if counts_generation else 0.0
-    codes = {item.code for item in result.warnings}
-    if CLIENT_BOUND.code in codes or share["other"] > max(share["storage I/O"], generation):
+    if result.warning(CLIENT_BOUND.code) or share["other"] > max(share["storage I/O"], generation):
         what = "this program is near its own ceiling and sets the pace, not the device"
         helps = f"Use a faster client, a larger --io-size or {less(result.config)}, and run it again."
         return _Service(Binds.CLIENT, what, helps)
@@ -215,13 +213,11 @@ def _storage(result: Result, whole: str) -> _Service:
     cards = result.faults.stuck_io.stuck_in
     if cards:
         return _Service(Binds.DEVICE, f"{whole}, and {listed(cards)} hangs", f"Check {GPU_SUSPECTS}.")
-    stalled = next((item for item in result.warnings if item.code == STORAGE_STALLED.code), None)
-    if stalled is not None:
+    if stalled := result.warning(STORAGE_STALLED.code):
         return _Service(Binds.DEVICE, f"{whole}, and storage stood still for a part of it", stalled.remedy)
     busy_ms = {tier.tier: _busy_ms(result, tier.tier) for tier in result.tiers}
     inside_ms, calls_ms = sum(busy_ms.values()), 1000 * (result.number("total_storage_io_time") or 0.0)
-    crowded = next((item for item in result.warnings if item.code == CROWDED.code), None)
-    if crowded is not None:
+    if crowded := result.warning(CROWDED.code):
         return _Service(Binds.ROOM, f"{whole}, much of it waiting for room in the last tier", crowded.remedy)
     if not inside_ms or inside_ms < _DOMINATES * calls_ms:
         fewer = fewer_at_once(less(result.config), has_server_each(result))
@@ -242,7 +238,7 @@ def _storage(result: Result, whole: str) -> _Service:
     if slowest != "storage":
         what = f"{whole}, {in_tier}"
         return _Service(Binds.MEMORY, what, f"Use faster memory, smaller entries or {less(result.config)}.")
-    if _in_memory(result):
+    if result.warning(MEMORY_DIRECTORY.code):
         what = f"{whole}, {busy_ms[slowest] / inside_ms:.0%} of it copies to and from a directory in memory"
         what += ": memory and processors set the pace, no drive took part"
         return _Service(Binds.MEMORY, what, "Name a directory on a drive to learn about that drive.")
@@ -257,15 +253,11 @@ def _processor(result: Result, whole: str) -> _Service:
         "half of the time of their calls"
     )
     more, allowed = "use more processors", (result.environment or {}).get("cpu_limit")
-    if CPU_LIMITED.code in {item.code for item in result.warnings} and isinstance(allowed, int | float):
+    if result.warning(CPU_LIMITED.code) and isinstance(allowed, int | float):
         what += f"; a control group allows it the time of {allowed:g}"
         more = "raise the control group's limit"
     helps = f"Stop other programs, {more} or {less(result.config)}, and run it again."
     return _Service(Binds.PROCESSOR, what, helps)
-
-
-def _in_memory(result: Result) -> bool:
-    return MEMORY_DIRECTORY.code in {item.code for item in result.warnings}
 
 
 def _link_seconds(result: Result) -> dict[str, float]:
@@ -332,12 +324,14 @@ def io_limits(result: Result) -> str:
 
 def io_limited(result: Result) -> str | None:
     """That a control group limits this process's I/O, as its warning says it."""
-    return next((item.message for item in result.warnings if item.code == IO_LIMITED.code), None)
+    found = result.warning(IO_LIMITED.code)
+    return None if found is None else found.message
 
 
 def others_used_device(result: Result) -> str | None:
     """That the device moved more than was asked of it, as its warning says it."""
-    return next((item.message for item in result.warnings if item.code == DEVICE_EXCESS.code), None)
+    found = result.warning(DEVICE_EXCESS.code)
+    return None if found is None else found.message
 
 
 def _may_take_dram(result: Result) -> bool:
@@ -369,6 +363,6 @@ def _lines(
     link = link_sentence(result)
     if link is not None:
         found.append(link)
-    if CAPACITY_BOUND.code in {item.code for item in result.warnings}:
+    if result.warning(CAPACITY_BOUND.code):
         found.append("Capacity: entries are dropped from the last tier for lack of space.")
     return found

@@ -106,8 +106,13 @@ def faults_of_warnings(codes: Collection[str]) -> str | None:
     return f"{'warning' if len(found) == 1 else 'warnings'} {', '.join(found)}" if found else None
 
 
+def why_unranked(result: Result) -> str | None:
+    """Why a result is not ranked; None where it may be."""
+    return no_rank(faults_text(result), [item.code for item in result.warnings])
+
+
 def no_rank(faults: str | None, codes: Collection[str]) -> str | None:
-    """Why a result is not ranked, by what failed in it and its warnings; None where it may be."""
+    """The same where only what failed in it and the codes of its warnings are known."""
     if faults is not None:
         return f"is faulty: {faults}"
     for kind in that_spoil(Spoils.RANK, codes):

@@ -366,6 +366,10 @@ class Result(Part):
         value = self.value(name)
         return value if isinstance(value, dict) else None
 
+    def warning(self, code: str) -> Caution | None:
+        """The first warning of that code; None where the result has none."""
+        return next((item for item in self.warnings if item.code == code), None)
+
     def document(self) -> dict[str, Any]:
         """As it stands in a file."""
         return self.model_dump(mode="json")

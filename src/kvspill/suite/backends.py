@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from kvspill.result.ranking import faults_text, no_rank
+from kvspill.result.ranking import why_unranked
 from kvspill.result.schema import Result, TierFacts
 from kvspill.result.warnings.kind import Severity
 from kvspill.result.warnings.known import KINDS, titles
@@ -51,7 +51,7 @@ def ranked(results: Mapping[str, Result]) -> list[tuple[str, str]]:
 
 
 def _why_no_rank(result: Result) -> str | None:
-    why_not = no_rank(faults_text(result), [item.code for item in result.warnings])
+    why_not = why_unranked(result)
     return "has no speed" if why_not is None and result.number(SPEED) is None else why_not
 
 

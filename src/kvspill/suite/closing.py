@@ -134,7 +134,7 @@ def _submission(folder: Path, manifest: Manifest) -> _Closing:
         put(f"\nResults and submission.json: {one_line(folder)}", out)
 
     failed = len(trials) < len(manifest.rows) or bool(summary["faulty"] or summary["mixed"])
-    failed = failed or any(item.code == LEFT_BEHIND.code for (trial,) in trials for item in trial.warnings)
+    failed = failed or any(trial.warning(LEFT_BEHIND.code) for (trial,) in trials)
     return _Closing(show, failed, problem=problem)
 
 

@@ -15,7 +15,7 @@ from kvspill.report.html.facts import (
 from kvspill.report.html.figure import Figure, stat_rows
 from kvspill.report.html.specs import Spec
 from kvspill.report.numbers import figure as number
-from kvspill.result.ranking import faults_text, no_rank
+from kvspill.result.ranking import why_unranked
 from kvspill.texts import significant
 
 _PHASES = {
@@ -205,5 +205,4 @@ def ranking(results: Sequence[Labelled]) -> Iterator[Figure]:
 
 
 def without_rank(item: Labelled) -> bool:
-    codes = [warning.code for warning in item.result.warnings]
-    return no_rank(faults_text(item.result), codes) is not None
+    return why_unranked(item.result) is not None
