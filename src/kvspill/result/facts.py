@@ -6,6 +6,14 @@ from typing import Any
 
 from kvspill.records import Tier, Verb
 
+COUNTS = ("arrived", "completed", "failed", "shed", "prefix_matches", "prefix_bytes_saved")
+"""What an engine counts of its requests from the first on, under these names."""
+
+
+def added(rows: Sequence[Any], *names: str) -> dict[str, Any]:
+    """The sums of these fields over some rows, by name."""
+    return {name: sum(getattr(row, name) for row in rows) for name in names}
+
 
 @dataclass(frozen=True, slots=True)
 class TierFacts:

@@ -9,7 +9,7 @@ from typing import Any
 from kvspill.measure.recorder import Recorder
 from kvspill.measure.storage_speed import BUSY, SLOW_DELETES
 from kvspill.records import Tier
-from kvspill.result.facts import RunFacts, TierFacts
+from kvspill.result.facts import COUNTS, RunFacts, TierFacts, added
 from kvspill.result.honesty import Ceiling, Worst, own_worst, worst_of
 from kvspill.result.measured import Measured, Settings, ratio
 from kvspill.result.probed import probes_of
@@ -18,6 +18,11 @@ from kvspill.storage.base import is_of_server
 from kvspill.workload.digest import Digest
 
 _LATENESS_SAMPLES_MAX = 100_000
+_UNFINISHED = ("under_way", "unfinished_stay_ns", "under_way_service_ns")
+_OF_TIERS = (
+    *("limit_bytes", "usable_bytes", "used_bytes", "peak_bytes", "entries"),
+    *("files_opened_direct", "files_opened_buffered", "crowded_puts"),
+)
 DEVICE_PREFIX = "device_"
 """Columns of the timeline that are the device's, of all who use it."""
 
@@ -164,20 +169,12 @@ def _facts(parts: Sequence[RunFacts], digest: Digest) -> RunFacts:
         load_start_ns=min(facts.load_start_ns for facts in parts),
         finished_ns=max(facts.finished_ns for facts in parts),
         digest=digest.hexdigest(),
-        arrived=sum(facts.arrived for facts in parts),
-        completed=sum(facts.completed for facts in parts),
-        failed=sum(facts.failed for facts in parts),
-        shed=sum(facts.shed for facts in parts),
+        **added(parts, *COUNTS, *_UNFINISHED),
         unfinished_ages_ns=_chained(facts.unfinished_ages_ns for facts in parts),
         unfinished_qos=_chained(facts.unfinished_qos for facts in parts) if known else (),
         unfinished_added_ns=_chained(facts.unfinished_added_ns for facts in parts) if known else (),
         lateness_ns=_sampled([facts.lateness_ns for facts in parts]),
-        prefix_matches=sum(facts.prefix_matches for facts in parts),
-        prefix_bytes_saved=sum(facts.prefix_bytes_saved for facts in parts),
         arrivals_end_ns=max(ends_ns) if len(ends_ns) == len(parts) else None,
-        under_way=sum(facts.under_way for facts in parts),
-        unfinished_stay_ns=sum(facts.unfinished_stay_ns for facts in parts),
-        under_way_service_ns=sum(facts.under_way_service_ns for facts in parts),
         workload=_same_reading([facts.workload for facts in parts]),
         errors=dict(errors),
         stuck_ages_ns=tuple(sorted(_chained(facts.stuck_ages_ns for facts in parts), reverse=True)),
@@ -210,16 +207,9 @@ def _tiers(parts: Sequence[Part]) -> tuple[TierFacts, ...]:
                 backend=same[0].backend,
                 modelled=any(facts.modelled for facts in same),
                 description="; ".join(names),
-                limit_bytes=sum(facts.limit_bytes for facts in same),
-                usable_bytes=sum(facts.usable_bytes for facts in same),
-                used_bytes=sum(facts.used_bytes for facts in same),
-                peak_bytes=sum(facts.peak_bytes for facts in same),
-                entries=sum(facts.entries for facts in same),
+                **added(same, *_OF_TIERS),
                 direct_io=all(facts.direct_io for facts in same),
                 verifies=all(facts.verifies for facts in same),
-                files_opened_direct=sum(facts.files_opened_direct for facts in same),
-                files_opened_buffered=sum(facts.files_opened_buffered for facts in same),
-                crowded_puts=sum(facts.crowded_puts for facts in same),
                 counters=_counters([(where, facts.counters) for where, facts in rows]),
             )
         )

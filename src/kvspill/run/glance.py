@@ -4,12 +4,12 @@ import textwrap
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from kvspill.cache.cache import Cache
 from kvspill.config import Config
 from kvspill.measure.recorder import Recorder
 from kvspill.records import GIB, NS_PER_SEC, Outcome, Tier, Verb
+from kvspill.result.facts import added
 from kvspill.serving.engine import Engine
 from kvspill.texts import speed_text
 from kvspill.workload.divided import ALL_USERS, Share
@@ -77,17 +77,13 @@ _ADDED_OF_TIER = ("read_bytes", "written_bytes", "used_bytes", "limit_bytes")
 
 def whole(own: Glance, others: Sequence[Glance], *, each_whole: bool) -> Glance:
     """The state of all ranks, by the clock of this one. Each_whole: every rank has the whole load."""
-
-    def added(of: Sequence[Any], names: Sequence[str]) -> dict[str, int]:
-        return {name: sum(getattr(item, name) for item in of) for name in names}
-
     every = [own, *others]
     by_tier = zip(*(glance.tiers for glance in every), strict=True)
-    tiers = tuple(replace(same[0], **added(same, _ADDED_OF_TIER)) for same in by_tier)
+    tiers = tuple(replace(same[0], **added(same, *_ADDED_OF_TIER)) for same in by_tier)
     requests_max = own.requests_max
     if each_whole and requests_max is not None:
         requests_max *= len(every)
-    return replace(own, requests_max=requests_max, tiers=tiers, **added(every, _ADDED))
+    return replace(own, requests_max=requests_max, tiers=tiers, **added(every, *_ADDED))
 
 
 def look(

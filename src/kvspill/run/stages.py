@@ -14,7 +14,7 @@ from kvspill.measure.recorder import Recorder
 from kvspill.measure.tee import Tee
 from kvspill.measure.watch import WindowWatch
 from kvspill.records import Observer
-from kvspill.result.facts import RunFacts
+from kvspill.result.facts import COUNTS, RunFacts, added
 from kvspill.run.build import tier_facts
 from kvspill.run.loadwatch import DeviceWatch, watch_load
 from kvspill.serving.engine import Engine
@@ -32,20 +32,6 @@ class Policy(Protocol):
     def status(self) -> str | None:
         """What a search is doing, in a line; None where there is nothing to say."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class _Counters:
-    """What the engine had counted at one moment."""
-
-    at_ns: int
-    arrived: int
-    completed: int
-    failed: int
-    shed: int
-    prefix_matches: int
-    prefix_bytes_saved: int
-    lateness: int
 
 
 @dataclass(slots=True)
@@ -82,7 +68,7 @@ class Stages:
         """What the stages are of."""
         self._engine = engine
         self._cache = cache
-        self._start = self._counters(engine.start_ns)
+        self._note_start(engine.start_ns)
 
     @property
     def answer(self) -> Stage:
@@ -105,7 +91,7 @@ class Stages:
         """The load changes now; until `open` nothing is measured."""
         if not self._over:
             self._abandon()
-            self._start = self._counters(at_ns)
+            self._note_start(at_ns)
 
     def open(self, at_ns: int) -> None:
         """The stage's window begins then, and ends with the load at the latest."""
@@ -165,18 +151,10 @@ class Stages:
         stages = (self._whole, self._open)
         self.observer.observers = (*(stage.recorder for stage in stages if stage is not None), *self._others)
 
-    def _counters(self, at_ns: int) -> _Counters:
-        engine = self._engine
-        return _Counters(
-            at_ns,
-            engine.arrived,
-            engine.completed,
-            engine.failed,
-            engine.shed,
-            engine.prefix_matches,
-            engine.prefix_bytes_saved,
-            len(engine.lateness_ns),
-        )
+    def _note_start(self, at_ns: int) -> None:
+        """What the engine had counted when the load of a stage began."""
+        self._start_ns, self._before = at_ns, added([self._engine], *COUNTS)
+        self._late_before = len(self._engine.lateness_ns)
 
     def so_far(self, at_ns: int) -> tuple[Recorder, RunFacts] | None:
         """What the latest window holds by now; its recorder is still counting where it is open."""
@@ -188,8 +166,8 @@ class Stages:
 
     def _facts(self, recorder: Recorder, end_ns: int) -> RunFacts:
         """Of the stage alone: its load begins when its level was set."""
-        engine, start = self._engine, self._start
-        end = self._counters(end_ns)
+        engine = self._engine
+        counts = added([engine], *COUNTS)
         unfinished_qos, unfinished_ages_ns, unfinished_added_ns = engine.unfinished(end_ns)
         services_ns = np.array(engine.service_ages(end_ns), dtype=np.int64)
         stays_ns = np.array(unfinished_ages_ns, dtype=np.int64)
@@ -198,13 +176,10 @@ class Stages:
             simulated=self._world.virtual,
             window_start_ns=recorder.window_start_ns,
             window_end_ns=end_ns,
-            load_start_ns=start.at_ns,
-            finished_ns=end.at_ns,
+            load_start_ns=self._start_ns,
+            finished_ns=end_ns,
             digest="",
-            arrived=end.arrived - start.arrived,
-            completed=end.completed - start.completed,
-            failed=end.failed - start.failed,
-            shed=end.shed - start.shed,
+            **{name: count - self._before[name] for name, count in counts.items()},
             unfinished_ages_ns=unfinished_ages_ns,
             unfinished_qos=unfinished_qos,
             unfinished_added_ns=unfinished_added_ns,
@@ -212,10 +187,8 @@ class Stages:
             unfinished_stay_ns=_added(stays_ns, end_ns - recorder.window_start_ns),
             under_way_service_ns=_added(services_ns, end_ns - recorder.window_start_ns),
             arrivals_end_ns=engine.arrivals_end_ns,
-            lateness_ns=tuple(engine.lateness_ns[start.lateness :]),
+            lateness_ns=tuple(engine.lateness_ns[self._late_before :]),
             tiers=tier_facts(self._cache),
-            prefix_matches=end.prefix_matches - start.prefix_matches,
-            prefix_bytes_saved=end.prefix_bytes_saved - start.prefix_bytes_saved,
         )
 
 
