@@ -73,7 +73,7 @@ class CapacityMode:
         return self._answer(self._confirmations[-1], reached)
 
     def _may_return_again(self, levels: Levels) -> bool:
-        return len(self._confirmations) < CONFIRMATIONS_MAX and levels.time_for(0, confirmation=True)
+        return len(self._confirmations) < CONFIRMATIONS_MAX and levels.time_for(0)
 
     async def _climb(self, levels: Levels) -> bool:
         """Add users until it no longer helps; False where the highest load allowed still helped."""
@@ -108,7 +108,7 @@ class CapacityMode:
             return
         level, reached = first.level, True
         while reached and level > lowest:
-            if not levels.time_for(1, confirmation=True):
+            if not levels.time_for(1):
                 self._hurried = True
                 return
             self._descended = True
@@ -120,7 +120,7 @@ class CapacityMode:
             reached = self._reaches(level)
         fewest = self._peak().level
         middle = round(math.sqrt(level * fewest))
-        if level < middle < fewest and levels.time_for(1, confirmation=True):
+        if level < middle < fewest and levels.time_for(1):
             shown = self._options.shown
             reason = f"the fewest that reach the peak are between {shown(level)} and {shown(fewest)}"
             self._stages.append(await self._hold(levels, middle, DESCEND, reason))
@@ -142,7 +142,7 @@ class CapacityMode:
         place = held_levels.index(peak.level)
         for other in (held_levels[place + 1 : place + 2], held_levels[max(0, place - 1) : place]):
             middle = round(math.sqrt(peak.level * other[0])) if other else peak.level
-            if middle not in held_levels and levels.time_for(1, confirmation=True):
+            if middle not in held_levels and levels.time_for(1):
                 shown = self._options.shown
                 reason = f"the peak may lie between {shown(peak.level)} and {shown(other[0])}"
                 self._stages.append(await self._hold(levels, middle, "refine", reason))

@@ -221,11 +221,10 @@ class Levels:
         """Whether another interval ends before the load does: what ends with it can't be closed any more."""
         return self._world.now_ns() + self._pace.interval_ns < self._options.end_ns
 
-    def time_for(self, stages: int, confirmation: bool) -> bool:
-        """Whether so many stages of the longest kind, and the confirmation, surely fit into what is left."""
-        number = stages + (CONFIRM_FACTOR if confirmation else 0)
-        settling_ns = (stages + confirmation) * max(self._settling_ns, self._pace.interval_ns)
-        needed_ns = number * self._pace.longest * self._pace.interval_ns + settling_ns
+    def time_for(self, stages: int) -> bool:
+        """Whether so many stages of the longest kind, and a confirmation, surely fit into what is left."""
+        settling_ns = (stages + 1) * max(self._settling_ns, self._pace.interval_ns)
+        needed_ns = (stages + CONFIRM_FACTOR) * self._pace.longest * self._pace.interval_ns + settling_ns
         return self._world.now_ns() + needed_ns < self._options.end_ns
 
     def _say(self, level: int, text: str) -> None:

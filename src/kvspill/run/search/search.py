@@ -176,7 +176,7 @@ class BracketSearch:
         low, high = self.low, self.high
         if low is None or high is None or high.level - low.level > max(1, LOOSE * low.level):
             return False
-        return not levels.time_for(1, confirmation=True)
+        return not levels.time_for(1)
 
     def _recheck(self, levels: Levels) -> tuple[int, str, str] | None:
         """Measure the failure next to the answer again, where chance may have decided and time is left."""
@@ -200,7 +200,7 @@ class BracketSearch:
         """Measure a level again unless it is clear, was looked at so often, or no time is left."""
         if held.judgement.clear or self.windows(held.level) >= looks:
             return None
-        if not levels.time_for(1, confirmation=True):
+        if not levels.time_for(1):
             return None
         return held.level, "recheck", f"in doubt at {self._options.shown(held.level)}: {held.judgement.text}"
 
