@@ -136,9 +136,9 @@ def test_the_speed_while_busy_is_the_drives_whatever_it_is_asked_for(tmp_path: P
 
 
 def test_holms_correction_keeps_the_family_at_its_level() -> None:
-    assert holm([0.04, 0.01, 0.03], 0.05) == [False, True, False]
-    assert holm([0.01, 0.02, 0.03], 0.05) == [True, True, True]
-    assert holm([], 0.05) == []
+    assert holm([0.04, 0.01, 0.03]) == [False, True, False]
+    assert holm([0.01, 0.02, 0.03]) == [True, True, True]
+    assert holm([]) == []
 
 
 def test_at_most_one_comparison_in_twenty_of_equal_sides_shows_a_difference_in_any_line() -> None:

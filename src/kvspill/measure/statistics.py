@@ -13,10 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+CONFIDENCE = 0.95
+
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A mean, or a difference of means, with its two-sided confidence interval."""
+    """A mean, or a difference of means, with its two-sided 95 % interval."""
 
     mean: float
     low: float
@@ -38,13 +40,13 @@ def student_quantile(probability: float, freedom: float) -> float:
     return float(stdtrit(freedom, probability))
 
 
-def mean_interval(values: Sequence[float], confidence: float = 0.95) -> Interval | None:
+def mean_interval(values: Sequence[float]) -> Interval | None:
     """The mean and its interval, or None for fewer than two values."""
     if len(values) < 2:
         return None
     mean = fmean(values)
     error = stdev(values) / math.sqrt(len(values))
-    half = student_quantile((1 + confidence) / 2, len(values) - 1) * error
+    half = student_quantile((1 + CONFIDENCE) / 2, len(values) - 1) * error
     return Interval(mean, mean - half, mean + half, _p_value(mean, error, len(values) - 1))
 
 
@@ -55,12 +57,12 @@ def _p_value(mean: float, error: float, freedom: int) -> float:
     return 2 * float(stdtr(freedom, -abs(mean) / error)) if error else float(mean == 0)
 
 
-def holm(p_values: Sequence[float], level: float) -> list[bool]:
-    """Which of several findings hold so that all of them hold together but for that share of cases (Holm)."""
+def holm(p_values: Sequence[float]) -> list[bool]:
+    """Which of several findings hold so that all of them hold together in 95 % of cases (Holm)."""
     order = sorted(range(len(p_values)), key=lambda place: p_values[place])
     found = [False] * len(p_values)
     for rank, place in enumerate(order):
-        if p_values[place] > level / (len(p_values) - rank):
+        if p_values[place] > (1 - CONFIDENCE) / (len(p_values) - rank):
             break
         found[place] = True
     return found
@@ -79,9 +81,7 @@ def runs_needed(deviation: float, difference: float, *, paired: bool) -> int | N
     return None
 
 
-def difference_interval(
-    first: Sequence[float], second: Sequence[float], confidence: float = 0.95
-) -> Interval:
+def difference_interval(first: Sequence[float], second: Sequence[float]) -> Interval:
     """Mean of second less mean of first with Welch's interval; each needs two values or more."""
     from scipy.stats import ttest_ind
 
@@ -92,7 +92,7 @@ def difference_interval(
         # Runs that are nearly equal are no reason to alarm the user about rounding.
         warnings.simplefilter("ignore", RuntimeWarning)
         found: Any = ttest_ind(second, first, equal_var=False)
-        ends = found.confidence_interval(confidence)
+        ends = found.confidence_interval(CONFIDENCE)
     return Interval(difference, float(ends.low), float(ends.high), float(found.pvalue))
 
 
@@ -103,7 +103,7 @@ def median_interval(values: Sequence[float]) -> tuple[float, float]:
     if len(set(values)) == 1:
         return values[0], values[0]
     found: Any = bootstrap(
-        (values,), np.median, n_resamples=2000, confidence_level=0.95, method="percentile", rng=1
+        (values,), np.median, n_resamples=2000, confidence_level=CONFIDENCE, method="percentile", rng=1
     )
     low, high = found.confidence_interval
     # It interpolates, and rounding may lead a hair beyond the values.

@@ -15,7 +15,6 @@ from kvspill.report.compare.matching import Pairs, match_sides
 from kvspill.report.compare.ratios import (
     BETTER,
     CANNOT_TELL,
-    CONFIDENCE,
     INDICATIVE,
     NO_RANK,
     Ratio,
@@ -136,7 +135,7 @@ def corrected(lines: Sequence[Line], primary: Sequence[str]) -> tuple[Line, ...]
         others = sum((line.metric in primary) == decides and line.ratio is not None for line in lines)
         p_values = [_p_value(lines[place]) for place in family]
         # Those that show nothing are of the family too.
-        holds = holm([*p_values, *[1.0] * max(0, others - len(family))], 1 - CONFIDENCE)
+        holds = holm([*p_values, *[1.0] * max(0, others - len(family))])
         for place, holding in zip(family, holds, strict=False):
             if not holding:
                 kept[place] = replace(lines[place], verdict=INDICATIVE[lines[place].verdict])

@@ -22,7 +22,6 @@ INDICATIVE = {said: f"{said} (indicative)" for said in (BETTER, WORSE, DIFFERS)}
 NO_RANK = "no rank"
 """A run of a side is faulty or was crowded."""
 
-CONFIDENCE = 0.95
 _WIDEST = 700.0
 _ROUNDING = 1e-9
 """Ratios of equal numbers differ from 1 by less than this."""
@@ -53,7 +52,7 @@ def ratio_of_samples(first: Sequence[float], second: Sequence[float]) -> Ratio |
     logs_first, logs_second = [math.log(v) for v in first], [math.log(v) for v in second]
     if len(first) < 2 or len(second) < 2:
         return Ratio(math.exp(fmean(logs_second) - fmean(logs_first)))
-    found = difference_interval(logs_first, logs_second, CONFIDENCE)
+    found = difference_interval(logs_first, logs_second)
     return Ratio(math.exp(found.mean), _exp(found.low), _exp(found.high), found.p_value)
 
 
@@ -67,7 +66,7 @@ def ratio_of_pairs(ratios: Sequence[float]) -> Ratio | None:
     mean = geometric_mean(ratios)
     if mean is None:
         return None
-    interval = mean_interval([math.log(value) for value in ratios], CONFIDENCE)
+    interval = mean_interval([math.log(value) for value in ratios])
     if interval is None:
         return Ratio(mean)
     return Ratio(mean, _exp(interval.low), _exp(interval.high), interval.p_value)
@@ -83,17 +82,17 @@ def ratio_with_zeros(first: Sequence[float], second: Sequence[float]) -> Ratio |
     mean_first, mean_second = fmean(first), fmean(second)
     if len(first) < 2 or len(second) < 2:
         return Ratio(mean_second / mean_first)
-    found = difference_interval(first, second, CONFIDENCE)
+    found = difference_interval(first, second)
     low, high = (max(0.0, 1 + end / mean_first) for end in (found.low, found.high))
     return Ratio(mean_second / mean_first, low, high, found.p_value)
 
 
 def mean_of_ratios(ratios: Sequence[float]) -> Ratio | None:
     """Arithmetic mean of paired ratios with Student's interval, where a zero forbids the geometric one."""
-    interval = mean_interval(ratios, CONFIDENCE)
+    interval = mean_interval(ratios)
     if interval is None:
         return Ratio(ratios[0]) if ratios else None
-    gains = mean_interval([ratio - 1 for ratio in ratios], CONFIDENCE)
+    gains = mean_interval([ratio - 1 for ratio in ratios])
     p_value = None if gains is None else gains.p_value
     return Ratio(interval.mean, max(0.0, interval.low), interval.high, p_value)
 
