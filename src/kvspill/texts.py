@@ -5,7 +5,7 @@ import math
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
 from kvspill.errors import KvspillError
@@ -140,6 +140,15 @@ def printing(problems: Sequence[str]) -> Iterator[None]:
             raise
         mute(sys.stdout)
         raise KvspillError("; ".join(problems)) from error
+
+
+def print_answer(problems: Sequence[str], say: Callable[[], object], *, quiet: bool = False) -> None:
+    """The last act of a command: print its answer, then raise what went wrong in keeping it."""
+    if not quiet:
+        with printing(problems):
+            say()
+    if problems:
+        raise KvspillError("; ".join(problems))
 
 
 def make_console(file: IO[str], **options: Any) -> "Console":

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from kvspill.cli.options import config_parser, helped, parse_config, prints_config
 from kvspill.config.load import flag_fields
-from kvspill.errors import KvspillError, UsageError
+from kvspill.errors import UsageError
 
 if TYPE_CHECKING:
     from kvspill.plan.calibrate import Calibration
@@ -49,7 +49,7 @@ def main(argv: Sequence[str], prog: str = "kvspill calibrate") -> int:
     from kvspill.run.preflight import cache_dirs, free_bytes
     from kvspill.run.progress import Progress
     from kvspill.spare import write_or_spare
-    from kvspill.texts import printing, rough_size_text, size_text
+    from kvspill.texts import print_answer, rough_size_text, size_text
 
     check_place(config.output, f"--output {config.output}")
     paths = cache_dirs(config, Path.cwd())
@@ -71,11 +71,7 @@ def main(argv: Sequence[str], prog: str = "kvspill calibrate") -> int:
     found = calibrate(config, paths, length, progress)
     written, problem = write_or_spare(config.output, _text(document(found)), "--output", "the profile")
     problems = [text for text in (problem, *found.left) if text is not None]
-    if not config.quiet:
-        with printing(problems):
-            print_calibration(found, written)
-    if problems:
-        raise KvspillError("; ".join(problems))
+    print_answer(problems, lambda: print_calibration(found, written), quiet=config.quiet)
     return 0
 
 

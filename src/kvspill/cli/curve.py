@@ -18,7 +18,7 @@ from kvspill.cli.options import (
 )
 from kvspill.config import Config
 from kvspill.config.config import gib_to_bytes
-from kvspill.errors import KvspillError, UsageError
+from kvspill.errors import UsageError
 
 SUMMARY = """\
 Computes the hit rate of a load for caches of every size: LRU at all capacities
@@ -49,7 +49,7 @@ def main(argv: Sequence[str], prog: str = "kvspill curve") -> int:
     if helped(argv, parser, own):
         return 0
     from kvspill.curve.view import text_of
-    from kvspill.texts import printing, put
+    from kvspill.texts import print_answer, put
 
     options, rest = own.parse_known_args(list(argv))
     config = parse_config(parser, rest, defaults=DEFAULTS)
@@ -62,11 +62,7 @@ def main(argv: Sequence[str], prog: str = "kvspill curve") -> int:
         check_drawing()
     curve = _curve(config, options)
     problems = _kept(curve, config.output, options.page)
-    if not config.quiet:
-        with printing(problems):
-            put(text_of(curve).rstrip("\n"))
-    if problems:
-        raise KvspillError("; ".join(problems))
+    print_answer(problems, lambda: put(text_of(curve).rstrip("\n")), quiet=config.quiet)
     return 0
 
 

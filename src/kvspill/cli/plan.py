@@ -22,7 +22,7 @@ from kvspill.cli.options import (
 from kvspill.config import Config
 from kvspill.config.fields import extra_of, flag_of
 from kvspill.config.messages import shown
-from kvspill.errors import KvspillError, UsageError
+from kvspill.errors import UsageError
 
 if TYPE_CHECKING:
     from kvspill.plan.planning import Asked, Row
@@ -196,7 +196,7 @@ def _answer(asked: "Asked", options: argparse.Namespace, argv: Sequence[str]) ->
     from kvspill.refusals import refuse_clashes
     from kvspill.report.reply.asked import settings_text, target_text
     from kvspill.run.progress import Progress
-    from kvspill.texts import printing
+    from kvspill.texts import print_answer
 
     config = asked.config
     options.workers = options.workers or str(usable_processors())
@@ -236,10 +236,7 @@ def _answer(asked: "Asked", options: argparse.Namespace, argv: Sequence[str]) ->
         files += kept
         problems += lost
     problems += [] if stays is None else [stays]
-    with printing(problems):
-        _print(data, options, files)
-    if problems:
-        raise KvspillError("; ".join(problems))
+    print_answer(problems, lambda: _print(data, options, files))
     if data["check"] is not None and not data["check"]["kept"]:
         return NOT_HELD
     if found.holds is None:

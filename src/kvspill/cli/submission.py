@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kvspill.cli.options import Parser, check_outputs, helped
-from kvspill.errors import KvspillError, UsageError
-from kvspill.texts import one_line, printing, put
+from kvspill.errors import UsageError
+from kvspill.texts import one_line, print_answer, put
 
 SUMMARY = "Judges the results of a run of the MLPerf harness: closed, open or invalid, and why."
 EXAMPLES = """\
@@ -39,13 +39,8 @@ def main(argv: Sequence[str], prog: str = "kvspill submission") -> int:
         text = json.dumps(judged.document, indent=1, allow_nan=False) + "\n"
         written, problem = write_or_spare(options.output, text, "-o", "the judgement")
         problems += [] if problem is None else [problem]
-    with printing(problems):
-        for line in judged.lines:
-            put(one_line(line))
-        if written is not None:
-            put(f"\nWritten: {one_line(written)}")
-    if problems:
-        raise KvspillError("; ".join(problems))
+    lines = [*map(one_line, judged.lines), *([] if written is None else [f"\nWritten: {one_line(written)}"])]
+    print_answer(problems, lambda: put("\n".join(lines)))
     return 1 if judged.is_invalid else 0
 
 

@@ -14,7 +14,7 @@ from kvspill.cli.options import (
     parse_config,
     prints_config,
 )
-from kvspill.errors import KvspillError, UsageError
+from kvspill.errors import UsageError
 
 CRITERIA_MISSED = 3
 ROUNDS = 9
@@ -58,7 +58,7 @@ def main(argv: Sequence[str], prog: str = "kvspill validate") -> int:
     from kvspill.run.preflight import cache_dirs
     from kvspill.run.progress import Progress
     from kvspill.spare import write_all_or_spare
-    from kvspill.texts import printing, put
+    from kvspill.texts import print_answer, put
 
     roots = cache_dirs(config, Path.cwd())
     if len(roots) > 1:
@@ -75,11 +75,7 @@ def main(argv: Sequence[str], prog: str = "kvspill validate") -> int:
 
         texts[Path(options.page)] = page_of(found, text)
     _, problems = write_all_or_spare(texts)
-    if not config.quiet:
-        with printing(problems):
-            put(text.rstrip("\n"))
-    if problems:
-        raise KvspillError("; ".join(problems))
+    print_answer(problems, lambda: put(text.rstrip("\n")), quiet=config.quiet)
     return 0 if found["passed"] else CRITERIA_MISSED
 
 
