@@ -5,7 +5,7 @@ from typing import Any
 
 from kvspill.plan.variations import OFF_BY
 from kvspill.result.bottleneck import Binds
-from kvspill.run.search.search import TOLERANCE
+from kvspill.run.search.bracket import TOLERANCE
 from kvspill.run.verdict import Level
 from kvspill.texts import counted, listed
 

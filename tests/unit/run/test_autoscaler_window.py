@@ -13,12 +13,12 @@ from kvspill.records import MIB, NS_PER_SEC, QoS, Tier, Verb
 from kvspill.run.progress import Progress
 from kvspill.run.ranks import Ranks
 from kvspill.run.search.baseline import UnloadedRead, fit_line, probe_unloaded
+from kvspill.run.search.bracket import Judgement
 from kvspill.run.search.build import make_monitor
 from kvspill.run.search.monitor import WindowMonitor, waiting_by
 from kvspill.run.search.options import Pace, SearchOptions, SloTarget
 from kvspill.run.search.qos import QosMode
 from kvspill.run.search.qosmonitor import inversions, qos_block, without_verdict
-from kvspill.run.search.search import Judgement
 from kvspill.run.search.slo import SloMode
 from kvspill.run.search.stage import pooled, share_interval
 from kvspill.storage.backends.modelled import ModelledBackend

@@ -4,6 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
+import numpy as np
+from numpy.typing import NDArray
+
 from kvspill.errors import KvspillError
 from kvspill.records import MIB, NS_PER_MS, Completion
 from kvspill.storage.base import Backend, ObjectRef, WriteItem
@@ -22,8 +25,8 @@ class UnloadedRead:
     latency_ns: float
     ns_per_byte: float
 
-    def duration_ns(self, nbytes: int) -> float:
-        return self.latency_ns + self.ns_per_byte * nbytes
+    def durations_ns(self, nbytes: NDArray[np.int64]) -> NDArray[np.float64]:
+        return self.latency_ns + self.ns_per_byte * nbytes.astype(np.float64)
 
     def __str__(self) -> str:
         """As times: a bandwidth of reads one by one would stand beside that of many at once."""

@@ -1,16 +1,15 @@
 """The window monitor: rows of the present window only, so that no decision rests on a cumulative figure."""
 
 from array import array
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from operator import attrgetter
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kvspill.records import NS_PER_SEC, Observer, OpRecord, QoS, RequestRecord, Tier, Verb
 from kvspill.run.search.baseline import UnloadedRead
-from kvspill.run.search.stage import ClassRows, Rows, StageMeasure, summarise
+from kvspill.run.search.stage import COLUMNS, ClassRows, Longs, Rows, StageMeasure, summarise
 
 LatencyOf = Callable[[RequestRecord], int]
 
@@ -95,6 +94,10 @@ def _add(mine: Taken | _Requests, theirs: Taken | _Requests, clock_ns: int) -> N
             own.extend((at_ns - clock_ns for at_ns in seen) if name.endswith("finished_ns") else seen)
 
 
+def _array(values: "array[int]") -> Longs:
+    return np.array(values, dtype=np.int64)
+
+
 class WindowMonitor(Observer):
     """An Observer whose windows are begun by the controller; what came before is forgotten."""
 
@@ -165,33 +168,26 @@ class WindowMonitor(Observer):
         """The window from its beginning to end_ns, cut into batches of equal length."""
         seen, window_ns = self._seen, max(1, end_ns - self.started_ns)
 
-        def batch_of(finished_ns: Iterable[int]) -> NDArray[np.int64]:
-            since_ns = np.array(finished_ns, dtype=np.int64) - self.started_ns
+        def batch_of(finished_ns: "array[int]") -> Longs:
+            since_ns = _array(finished_ns) - self.started_ns
             return np.clip(since_ns * batches // window_ns, 0, batches - 1)
 
         classes, ages_ns = self.waiting(end_ns)
-        owners, waits_ns = np.array(classes, dtype=np.int8), np.array(ages_ns, dtype=np.int64)
-        read_bytes = np.array(seen.read_bytes, dtype=np.int64)
+        owners, waits_ns = np.array(classes, dtype=np.int8), _array(ages_ns)
         unloaded = self._unloaded
         rows = Rows(
             seconds=window_ns / NS_PER_SEC,
             batches=batches,
             read_batch=batch_of(seen.read_finished_ns),
-            read_ns=np.array(seen.read_ns, dtype=np.int64),
-            unloaded_ns=None
-            if unloaded is None
-            else unloaded.latency_ns + unloaded.ns_per_byte * read_bytes.astype(np.float64),
+            read_ns=_array(seen.read_ns),
+            unloaded_ns=None if unloaded is None else unloaded.durations_ns(_array(seen.read_bytes)),
             moved_batch=batch_of(seen.moved_finished_ns),
-            moved_bytes=np.array(seen.moved_bytes, dtype=np.int64),
-            moved_tokens=np.array(seen.moved_tokens, dtype=np.int64),
+            moved_bytes=_array(seen.moved_bytes),
+            moved_tokens=_array(seen.moved_tokens),
             classes={
                 qos: ClassRows(
                     batch=batch_of(found.finished_ns),
-                    end_to_end_ns=np.array(found.end_to_end_ns, dtype=np.int64),
-                    added_ns=np.array(found.added_ns, dtype=np.int64),
-                    queue_ns=np.array(found.queue_ns, dtype=np.int64),
-                    chosen_ns=np.array(found.chosen_ns, dtype=np.int64),
-                    tokens=np.array(found.tokens, dtype=np.int64),
+                    **{name: _array(getattr(found, name)) for name in COLUMNS},
                     failed=found.failed,
                     waiting_ns=waits_ns[owners == qos],
                 )

@@ -1,25 +1,23 @@
 """The qos mode: the most users for which the storage tier's reads keep their saturation under the target."""
 
-from dataclasses import replace
 from typing import Any
 
 from kvspill.measure.priorities import MIN_COMPLETIONS
+from kvspill.run.search.bracket import BracketSearch, Held, Judgement
 from kvspill.run.search.controller import Answer, Levels
 from kvspill.run.search.options import SearchOptions
-from kvspill.run.search.search import BracketSearch, Held, Judgement
 from kvspill.run.search.stage import MIN_READS, StageMeasure, saturation
 
 UP_MAX = 2.0
 DOWN_MIN = 0.5
 
 
-class QosMode:
+class QosMode(BracketSearch):
     """Saturation = 1 - p95 of the window's storage reads on the idle device / their p95 in the window."""
 
     def __init__(self, options: SearchOptions):
-        self._options = options
+        super().__init__(options)
         self._target = options.target_saturation
-        self._search = BracketSearch(options, self.judge, self._factor)
 
     def judge(self, measure: StageMeasure) -> Judgement:
         found = measure.saturation
@@ -50,7 +48,7 @@ class QosMode:
         )
         return Judgement(passes, clear=only_written, enough=False, waiting=not only_written, text=text)
 
-    def _factor(self, measure: StageMeasure, passed: bool) -> float:
+    def factor(self, measure: StageMeasure, passed: bool) -> float:
         """x1.2 and x0.8 near the target, up to twice and half where it is far away.
 
         Below saturation the utilisation grows with the users, above it the latency does: either says how
@@ -65,38 +63,24 @@ class QosMode:
         return min(self._options.down, max(DOWN_MIN, (1 - found) / (1 - self._target)))
 
     async def search(self, levels: Levels) -> Answer:
-        held = await self._search.run(levels)
+        held = await self.find(levels)
         if held is None:
-            high = self._search.high
-            assert high is not None, "a search that ends without a pass has a failure"
-            reason = f"Even the lowest load exceeds the target saturation {self._target:g}"
-            return Answer(high.level, high.measure, reason, facts=self._facts(high))
+            return self.lowest_failed(f"Even the lowest load exceeds the target saturation {self._target:g}")
         if not held.judgement.enough:
             reason = f"No verdict: {held.judgement.text} (a p95 needs {MIN_READS} reads)."
-            return Answer(None, held.measure, reason, False, self._facts(held), stages_left=2)
+            return Answer(None, held.measure, reason, False, self.facts(held), stages_left=2)
         if held.level >= self._options.highest:
             reason = f"The highest load allowed stays below the target saturation {self._target:g}"
         else:
-            reason = f"Largest load with saturation <= {self._target:g}, confirmed: {self._evidence(held)}"
-        return Answer(held.level, held.measure, reason, facts=self._facts(held))
-
-    def _evidence(self, held: Held) -> str:
-        number = self._search.windows(held.level)
-        return held.judgement.text + (f" over its {number} windows" if number > 1 else "")
-
-    def so_far(self) -> Answer:
-        answer, low = self._search.answer_so_far(), self._search.low
-        return answer if low is None else replace(answer, facts=self._facts(low))
+            reason = f"Largest load with saturation <= {self._target:g}, confirmed: {self.evidence(held)}"
+        return Answer(held.level, held.measure, reason, facts=self.facts(held))
 
     def line(self, measure: StageMeasure) -> str:
-        return f"{self.judge(measure).text}, target {self._target:g}"
+        return f"{super().line(measure)}, target {self._target:g}"
 
-    def judged(self, measure: StageMeasure) -> dict[str, bool]:
-        return self.judge(measure).facts()
-
-    def _facts(self, held: Held) -> dict[str, Any]:
+    def facts(self, held: Held) -> dict[str, Any]:
         return {
             "target_saturation": self._target,
             "target_met": held.judgement.passes if held.judgement.enough else None,
-            "next_level_that_failed": self._search.next_failed(held),
+            "next_level_that_failed": self.next_failed(held),
         }

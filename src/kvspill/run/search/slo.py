@@ -10,9 +10,9 @@ from kvspill.measure.priorities import MIN_COMPLETIONS
 from kvspill.measure.statistics import Interval, percentile
 from kvspill.records import NS_PER_MS, NS_PER_SEC, QoS
 from kvspill.result.classes import LATENCIES
+from kvspill.run.search.bracket import BracketSearch, Held, Judgement
 from kvspill.run.search.controller import PATIENCE, Answer, Levels
 from kvspill.run.search.options import SearchOptions
-from kvspill.run.search.search import BracketSearch, Held, Judgement
 from kvspill.run.search.stage import Longs, StageMeasure, rate_interval, share_interval
 
 UP, DOWN = 2.0, 0.5
@@ -20,17 +20,16 @@ DRAWN_SIGMAS = 3
 """A class has hardly ever more users than its share by so many standard deviations."""
 
 
-class SloMode:
+class SloMode(BracketSearch):
     """A percentile is within its target where at most the rest of the requests exceed it.
 
     Counting what exceeds the target needs no estimate of the percentile itself, and failures count too.
     """
 
     def __init__(self, options: SearchOptions):
-        self._options = options
+        super().__init__(options)
         self._slo = options.slo
         self._allowed = 1 - options.slo.percentile / 100
-        self._search = BracketSearch(options, self.judge, lambda _measure, passed: UP if passed else DOWN)
 
     def _late(self, measure: StageMeasure, qos: QoS) -> tuple[Longs, Longs]:
         """For each of a class's requests 1 where it missed its target, and its batch.
@@ -123,37 +122,30 @@ class SloMode:
             text = f"{shares[worst]:.1%} of {worst.name.lower()} late, {self._allowed:.1%} allowed"
         return Judgement(passes, clear, enough, waiting, text, certain)
 
+    def factor(self, measure: StageMeasure, passed: bool) -> float:  # noqa: ARG002 - how far off says nothing
+        return UP if passed else DOWN
+
     async def search(self, levels: Levels) -> Answer:
-        held = await self._search.run(levels)
+        held = await self.find(levels)
         target = f"the p{self._slo.percentile:g} of {LATENCIES[self._slo.latency]} within its target"
         if held is None:
-            high = self._search.high
-            assert high is not None, "a search that ends without a pass has a failure"
             lone = self._options.lowest == self._options.highest
-            reason = f"The load does not have {target}" if lone else f"Not even the lowest load has {target}"
-            return Answer(high.level, high.measure, reason, facts=self._facts(high))
+            none = "The load does not have" if lone else "Not even the lowest load has"
+            return self.lowest_failed(f"{none} {target}")
         thin = self._not_judged(self._every_window(held))
         if thin:
             reason = f"No verdict on {', '.join(thin)}: fewer than {MIN_COMPLETIONS} completed requests"
         elif held.level >= self._options.highest:
             reason = f"The highest load allowed still has {target}"
         else:
-            number = self._search.windows(held.level)
-            windows = f" over its {number} windows" if number > 1 else ""
-            reason = f"Largest load with {target}, confirmed: {held.judgement.text}{windows}"
+            reason = f"Largest load with {target}, confirmed: {self.evidence(held)}"
         # A class that has no users keeps nobody from concluding about the others.
         enough = held.judgement.enough
-        return Answer(held.level, held.measure, reason, enough, self._facts(held), 0 if enough else 2)
+        return Answer(held.level, held.measure, reason, enough, self.facts(held), 0 if enough else 2)
 
     def so_far(self) -> Answer:
-        answer, low = self._search.answer_so_far(), self._search.low
-        return replace(answer, facts={"levels": self._levels()} if low is None else self._facts(low))
-
-    def line(self, measure: StageMeasure) -> str:
-        return self.judge(measure).text
-
-    def judged(self, measure: StageMeasure) -> dict[str, bool]:
-        return self.judge(measure).facts()
+        answer = super().so_far()
+        return replace(answer, facts=answer.facts or {"levels": self._levels()})
 
     def goodput(self, measure: StageMeasure) -> tuple[Interval, Interval]:
         """Requests and generated tokens per second of the chosen classes that were within their target."""
@@ -170,9 +162,9 @@ class SloMode:
 
     def _every_window(self, held: Held) -> StageMeasure:
         """All windows of a level together: they decide, not the one that is the result."""
-        return self._search.held[held.level].measure
+        return self.held[held.level].measure
 
-    def _facts(self, held: Held) -> dict[str, Any]:
+    def facts(self, held: Held) -> dict[str, Any]:
         together = self._every_window(held)
         requests, tokens = self.goodput(together)
         return {
@@ -184,25 +176,25 @@ class SloMode:
             "goodput_requests_per_sec_ci95": [requests.low, requests.high],
             "goodput_tokens_per_sec": tokens.mean,
             "goodput_tokens_per_sec_ci95": [tokens.low, tokens.high],
-            "next_level_that_failed": self._search.next_failed(held),
+            "next_level_that_failed": self.next_failed(held),
         }
 
     def _levels(self) -> list[dict[str, Any]]:
         """Every level as it was judged: by all its windows together."""
         return [
             {"level": self._options.value(level), **held.judgement.facts(), **self._promise(level)}
-            for level, held in sorted(self._search.held.items())
+            for level, held in sorted(self.held.items())
         ]
 
     def _promise(self, level: int) -> dict[str, Any]:
         """What came of each class at a level, by all its windows together."""
-        together = self._search.held[level].measure
+        together = self.held[level].measure
         limits_ms = self._slo.limits_ms.items()
         return {
             "latency": self._slo.latency,
             "percentile": self._slo.percentile,
-            "windows": self._search.windows(level),
-            "windows_passed": self._search.windows_passed(level),
+            "windows": self.windows(level),
+            "windows_passed": self.windows_passed(level),
             "measured_seconds": together.rows.seconds,
             "classes": {qos.name.lower(): self._class(together, qos, limit) for qos, limit in limits_ms},
         }

@@ -37,6 +37,10 @@ class ClassRows:
     counts it at least."""
 
 
+COLUMNS = ("end_to_end_ns", "added_ns", "queue_ns", "chosen_ns", "tokens")
+"""What is kept of each completed request beside its batch."""
+
+
 @dataclass(frozen=True, slots=True)
 class Rows:
     """A window's rows and how it is cut into batches."""
@@ -175,11 +179,7 @@ def pooled(measures: Sequence[StageMeasure]) -> StageMeasure:
         found = [part.classes[qos] for part in parts]
         classes[qos] = ClassRows(
             batch=batched([rows.batch for rows in found]),
-            end_to_end_ns=joined([rows.end_to_end_ns for rows in found]),
-            added_ns=joined([rows.added_ns for rows in found]),
-            queue_ns=joined([rows.queue_ns for rows in found]),
-            chosen_ns=joined([rows.chosen_ns for rows in found]),
-            tokens=joined([rows.tokens for rows in found]),
+            **{name: joined([getattr(rows, name) for rows in found]) for name in COLUMNS},
             failed=sum(rows.failed for rows in found),
             waiting_ns=found[-1].waiting_ns,
         )

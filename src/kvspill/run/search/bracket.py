@@ -1,8 +1,9 @@
 """Bracketing and bisection: the largest level whose window passes, shared by qos and slo."""
 
 import math
-from collections.abc import Callable
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import Any
 
 from kvspill.run.search.controller import Answer, Levels
 from kvspill.run.search.options import SearchOptions
@@ -48,26 +49,37 @@ class Held:
     judgement: Judgement
 
 
-Judge = Callable[[StageMeasure], Judgement]
-Factor = Callable[[StageMeasure, bool], float]
-
-
-class BracketSearch:
-    """Goes up while it passes and down while it doesn't, then halves the gap, then confirms.
+class BracketSearch(ABC):
+    """A mode that goes up while it passes and down while it doesn't, then halves the gap, then confirms.
 
     Levels near the limit can come out either way by chance: a failure in doubt is measured again, next to
     the answer and at the highest load, and all windows of a level are judged together. A confirmation that
     fails clearly needs no company.
     """
 
-    def __init__(self, options: SearchOptions, judge: Judge, factor: Factor):
+    def __init__(self, options: SearchOptions):
         self._options = options
-        self._judge = judge
-        self._factor = factor
-        """How far to go from a level that passed (True) or not, before both ends are known."""
         self.held: dict[int, Held] = {}
         self._windows: dict[int, list[StageMeasure]] = {}
         self.confirmed: Held | None = None
+
+    @abstractmethod
+    def judge(self, measure: StageMeasure) -> Judgement:
+        """What a window says about its level."""
+
+    @abstractmethod
+    def factor(self, measure: StageMeasure, passed: bool) -> float:
+        """How far to go from a level that passed or not, before both ends are known."""
+
+    @abstractmethod
+    def facts(self, held: Held) -> dict[str, Any]:
+        """Further figures of an answer that rests on a level."""
+
+    def line(self, measure: StageMeasure) -> str:
+        return self.judge(measure).text
+
+    def judged(self, measure: StageMeasure) -> dict[str, bool]:
+        return self.judge(measure).facts()
 
     @property
     def low(self) -> Held | None:
@@ -92,9 +104,9 @@ class BracketSearch:
 
     def windows_passed(self, level: int) -> int:
         """How many of them pass, each by itself."""
-        return sum(self._judge(measure).passes for measure in self._windows[level])
+        return sum(self.judge(measure).passes for measure in self._windows[level])
 
-    async def run(self, levels: Levels) -> Held | None:
+    async def find(self, levels: Levels) -> Held | None:
         """The confirmed answer, or None where not even the lowest level passes."""
         while True:
             step = self._ask_again(levels, LOOKS)
@@ -112,24 +124,24 @@ class BracketSearch:
 
     async def _hold(self, levels: Levels, level: int, action: str, reason: str) -> Held:
         def done(measure: StageMeasure) -> bool:
-            judgement = self._judge(measure)
+            judgement = self.judge(measure)
             return judgement.clear and (judgement.enough or action != "confirm")
 
         def patient(measure: StageMeasure) -> bool:
-            judgement = self._judge(measure)
+            judgement = self.judge(measure)
             return judgement.waiting or (action == "confirm" and not judgement.enough)
 
         measure = await levels.hold(
-            level, action, reason, done, patient, lambda measure: self._judge(measure).certain
+            level, action, reason, done, patient, lambda measure: self.judge(measure).certain
         )
         windows = self._windows.setdefault(level, [])
         windows.append(measure)
-        alone = Held(level, measure, self._judge(measure))
+        alone = Held(level, measure, self.judge(measure))
         if action == "confirm" and alone.judgement.clear and not alone.judgement.passes:
             # The device is no longer what it was: what it did before says nothing.
             windows[:] = [measure]
         together = pooled(windows)
-        self.held[level] = Held(level, together, self._judge(together))
+        self.held[level] = Held(level, together, self.judge(together))
         return alone
 
     async def _confirm(self, levels: Levels, low: Held) -> bool:
@@ -153,13 +165,13 @@ class BracketSearch:
         if low is not None:
             if low.level >= options.highest:
                 return None
-            level = max(low.level + 1, math.ceil(low.level * self._factor(low.measure, True)))
+            level = max(low.level + 1, math.ceil(low.level * self.factor(low.measure, True)))
             reason = f"{low.judgement.text} at {options.shown(low.level)}: room left"
             return min(level, options.highest), "scale_up", reason
         assert high is not None, "a level was held"
         if high.level <= options.lowest:
             return None
-        level = min(high.level - 1, math.floor(high.level * self._factor(high.measure, False)))
+        level = min(high.level - 1, math.floor(high.level * self.factor(high.measure, False)))
         reason = f"{high.judgement.text} at {options.shown(high.level)}: too much"
         return max(level, options.lowest), "scale_down", reason
 
@@ -228,10 +240,21 @@ class BracketSearch:
             level += " user" if level == "1" else " users"
         return f"no verdict on {level} ({judgement.text})"
 
-    def answer_so_far(self) -> Answer:
+    def lowest_failed(self, reason: str) -> Answer:
+        """The answer where not even the lowest level passes."""
+        high = self.high
+        assert high is not None, "a search that ends without a pass has a failure"
+        return Answer(high.level, high.measure, reason, facts=self.facts(high))
+
+    def evidence(self, held: Held) -> str:
+        number = self.windows(held.level)
+        return held.judgement.text + (f" over its {number} windows" if number > 1 else "")
+
+    def so_far(self) -> Answer:
         low = self.low
         reason = f"Not concluded: {self.bracket()}."
         judged = low is not None and low.judgement.enough
         level = low.level if low is not None and judged else None
         measure = low.measure if low is not None else None
-        return Answer(level, measure, reason, concluded=False, stages_left=self.stages_left())
+        facts = {} if low is None else self.facts(low)
+        return Answer(level, measure, reason, False, facts, self.stages_left())
