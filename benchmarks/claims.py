@@ -174,7 +174,7 @@ def _one_run(job: tuple[str, int, str, float]) -> Run:
         group=side,
         kind=KVSPILL,
         # The drive is what is compared, and every run meets another one.
-        config={item.name: result.config.get(item.name) for item in PARAMETERS if item.name != DRIVE},
+        config={name: result.config.get(name) for name in PARAMETERS if name != DRIVE},
         values=figures(result),
         simulated=True,
         seconds=result.window.measured_seconds,

@@ -1,7 +1,6 @@
 """The columns of result tables: run parameters and figures under the titles that analyses look for."""
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 from kvspill.result.metrics.catalog import shown_at
@@ -16,40 +15,33 @@ DECODE_BYTES = "decode_bytes_read_gb"
 IO_TIME = "total_storage_io_time"
 
 
-@dataclass(frozen=True, slots=True)
-class Parameter:
-    """One setting of a run: its title in tables and its name in the configuration."""
-
-    title: str
-    name: str
-
-
 COLUMNS = shown_at(Place.COLUMN)
 """The first 25 are the columns of the existing summaries, with their titles."""
 
 COLUMN = {column.key: column for column in COLUMNS}
 
-PARAMETERS: tuple[Parameter, ...] = (
-    Parameter("Model", "model"),
-    Parameter("CPU Memory (GB)", "cpu_mem_gb"),
-    Parameter("Max Concurrent Allocs", "max_concurrent_allocs"),
-    Parameter("Generation Mode", "generation_mode"),
-    Parameter("Users", "num_users"),
-    Parameter("GPU Memory (GB)", "gpu_mem_gb"),
-    Parameter("Storage Capacity (GB)", "storage_capacity_gb"),
-    Parameter("Duration (s)", "duration"),
-    Parameter("Max Requests", "max_requests"),
-    Parameter("Seed", "seed"),
-    Parameter("Arrival", "arrival"),
-    Parameter("I/O Model", "io_model"),
-    Parameter("Engine", "engine"),
-    Parameter("Placement", "placement"),
-    Parameter("Eviction Policy", "eviction_policy"),
-    Parameter("Tensor Parallel", "tensor_parallel"),
-    Parameter("Storage Backend", "storage_backend"),
-    Parameter("Workload Preset", "workload_preset"),
-    Parameter("Device Profile", "device_profile"),
-)
+PARAMETERS = {
+    "model": "Model",
+    "cpu_mem_gb": "CPU Memory (GB)",
+    "max_concurrent_allocs": "Max Concurrent Allocs",
+    "generation_mode": "Generation Mode",
+    "num_users": "Users",
+    "gpu_mem_gb": "GPU Memory (GB)",
+    "storage_capacity_gb": "Storage Capacity (GB)",
+    "duration": "Duration (s)",
+    "max_requests": "Max Requests",
+    "seed": "Seed",
+    "arrival": "Arrival",
+    "io_model": "I/O Model",
+    "engine": "Engine",
+    "placement": "Placement",
+    "eviction_policy": "Eviction Policy",
+    "tensor_parallel": "Tensor Parallel",
+    "storage_backend": "Storage Backend",
+    "workload_preset": "Workload Preset",
+    "device_profile": "Device Profile",
+}
+"""Settings of a run that have a column, with its title."""
 
 OTHER_SETTINGS = "Other Settings"
 """Title of the column with every other setting that is not at its default, as JSON."""

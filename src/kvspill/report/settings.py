@@ -23,9 +23,8 @@ DEFAULT = "default"
 @cache
 def _defaults() -> dict[str, Any]:
     """Settings beyond the parameters' columns, at their defaults."""
-    columns = {parameter.name for parameter in PARAMETERS}
     every = Config().model_dump(mode="json")
-    return {name: every[name] for name in every if name not in columns and name not in NOT_SETTINGS}
+    return {name: every[name] for name in every if name not in PARAMETERS and name not in NOT_SETTINGS}
 
 
 def other_settings(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -31,7 +31,7 @@ def row_of(name: str, result: Result) -> Row:
     return {
         "Filename": name,
         **{column.title: values.get(column.key) for column in COLUMNS},
-        **{parameter.title: _plain(result.config.get(parameter.name)) for parameter in PARAMETERS},
+        **{title: _plain(result.config.get(name)) for name, title in PARAMETERS.items()},
         OTHER_SETTINGS: _cut(json.dumps(other_settings(result.config), sort_keys=True, ensure_ascii=False)),
         "Users In Window": result.window.users,
         "Measured Time (s)": result.window.measured_seconds,

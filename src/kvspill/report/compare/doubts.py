@@ -13,7 +13,6 @@ from kvspill.texts import counted
 
 FEW_RUNS = 3
 SAME_LENGTH = 0.02
-_NAMED = 8
 
 
 def doubts(matching: Matching, set_aside: Sequence[Run], zeros: Sequence[str]) -> Iterator[str]:
@@ -54,11 +53,11 @@ def no_ranks(runs: Iterable[Run]) -> Iterator[str]:
         yield f"{name} {reason}. It is not ranked."
 
 
-def named(names: Iterable[str], between: str = "; ") -> str:
+def named(names: Iterable[str], between: str = "; ", most: int = 8) -> str:
     """A few names, and how many more there are."""
     every = list(names)
-    more = f" and {len(every) - _NAMED} more" if len(every) > _NAMED else ""
-    return between.join(every[:_NAMED]) + more
+    more = f" and {len(every) - most} more" if len(every) > most else ""
+    return between.join(every[:most]) + more
 
 
 def _matching(matching: Matching) -> Iterator[str]:

@@ -161,6 +161,5 @@ def _unlike(runs: Sequence[Run]) -> list[str]:
     found = settings_that(runs, lambda name: len(values_of(runs, name)) > 1)
     if not found:
         return []
-    more = f" and {len(found) - _NAMED_SETTINGS} more" if len(found) > _NAMED_SETTINGS else ""
-    named = ", ".join(found[:_NAMED_SETTINGS]) + more
-    return [f"The configurations differ in {named}: the order is of configurations, not of devices alone."]
+    settings = named(found, ", ", _NAMED_SETTINGS)
+    return [f"The configurations differ in {settings}: the order is of configurations, not of devices alone."]

@@ -82,7 +82,7 @@ def _names(runs: Iterable[Run]) -> list[str]:
     for run in runs:
         others.update(run.others or {})
     plain = sorted(others, key=lambda name: (isinstance(others[name], dict | list), name))
-    return [*(parameter.name for parameter in PARAMETERS if parameter.name != "seed"), *plain, NAME]
+    return [*(parameter for parameter in PARAMETERS if parameter != "seed"), *plain, NAME]
 
 
 def _setting(run: Run, name: str) -> str:
@@ -98,7 +98,7 @@ def recorded(side: Sequence[Run], name: str) -> bool:
     """Whether a run of this side says what the setting was, its default included."""
     if name == NAME:
         return True
-    if any(parameter.name == name for parameter in PARAMETERS):
+    if name in PARAMETERS:
         return any(name in run.config for run in side)
     return any(run.others is not None for run in side)
 

@@ -94,7 +94,7 @@ def _refuse_copy(path: Path, document: Any, contents: dict[str, Path]) -> None:
 def _result_runs(path: Path, result: Result) -> Iterator[Run]:
     """The trials of a result, or its one run. kv-cache.py's results hold no configuration."""
     ours = result.schema_version > 0
-    config = {parameter.name: result.config.get(parameter.name) for parameter in PARAMETERS}
+    config = {name: result.config.get(name) for name in PARAMETERS}
     whole = Run(
         name=path.stem,
         group=group_of(path.stem),

@@ -98,9 +98,7 @@ def _table_runs(path: Path, rows: Sequence[Sequence[Any]]) -> list[Run]:
 def _row_run(row: Mapping[str, Any]) -> Run:
     name = PurePosixPath(str(row.get("Filename") or "")).stem
     found = ((column.key, _number(row.get(column.title))) for column in COLUMNS)
-    cells = {
-        parameter.name: _setting(row[parameter.title]) for parameter in PARAMETERS if parameter.title in row
-    }
+    cells = {name: _setting(row[title]) for name, title in PARAMETERS.items() if title in row}
     said = config_in_name(name)
     config = {**cells, **{key: value for key, value in said.items() if cells.get(key) is None}}
     others = _others(row.get(OTHER_SETTINGS))

@@ -39,10 +39,7 @@ def _io_time_bandwidth(m: Measured) -> float | None:
 
 
 def _tier_bandwidth(m: Measured) -> float | None:
-    if m.tier("storage") is None:
-        return None
-    lanes = (m.recorder.lane(Tier.STORAGE, verb) for verb in (Verb.READ, Verb.WRITE))
-    return m.per_second(gib(sum(lane.byte_count for lane in lanes)))
+    return m.per_second(gib(m.storage_bytes)) if m.tier("storage") else None
 
 
 def _milliseconds(seconds: float | None) -> float | None:
