@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from kvspill.config.fields import Group
 from kvspill.models import Attention, ModelSpec, even_model
 from kvspill.models.groups import Kind, LayerGroup, check_dtype
+from kvspill.records import QoS
 
 MAX_TOKENS: Final = 10_000_000
 
@@ -97,6 +98,10 @@ class Qos(Group):
     interactive: QosClass = QosClass(share=0.15, p95_ms=50, p99_ms=100)
     responsive: QosClass = QosClass(share=0.35, p95_ms=100, p99_ms=200)
     batch: QosClass = QosClass(share=0.50, p95_ms=1000, p99_ms=5000)
+
+    def of(self, qos: QoS) -> QosClass:
+        """The class by the name that requests have for it."""
+        return (self.interactive, self.responsive, self.batch)[qos]
 
     @model_validator(mode="before")
     @classmethod

@@ -113,7 +113,7 @@ def _target(config: Config, profile: Profile, factor: float) -> Changed:
         return config.changed(slo_target_ms=config.slo_target_ms * factor), profile
     classes = {}
     for qos in QoS:
-        values = getattr(config.qos, qos.name.lower()).model_dump()
+        values = config.qos.of(qos).model_dump()
         classes[qos.name.lower()] = {**values, "p95_ms": values["p95_ms"] * factor}
     return config.changed(qos=classes), profile
 

@@ -136,7 +136,7 @@ def settings_of(config: Config, users: int | None = None, servers: int | None = 
     if users is not None:
         config = config.model_copy(update={"num_users": users})
     asked = config.model_dump(include=_ASKS)
-    classes = {qos: getattr(config.qos, qos.name.lower()) for qos in QoS}
+    classes = {qos: config.qos.of(qos) for qos in QoS}
     return Settings(
         seed=config.seed,
         num_users=config.num_users,

@@ -83,7 +83,8 @@ def search_options(config: Config, lever: Lever, start_ns: int) -> SearchOptions
         cooldown=config.autoscaler_cooldown,
     )
     by_users = isinstance(lever, UsersLever)
-    sla_ms = {qos: getattr(config.qos, qos.name.lower()).p95_ms for qos in QoS}
+    sla_ms = {qos: config.qos.of(qos).p95_ms for qos in QoS}
+    shares = sum(config.qos.of(qos).share for qos in QoS) or 1.0
     limits_ms = {
         QoS[name.upper()]: config.slo_target_ms or sla_ms[QoS[name.upper()]] for name in config.slo_classes
     }
@@ -106,7 +107,7 @@ def search_options(config: Config, lever: Lever, start_ns: int) -> SearchOptions
         drain=config.arrival == "open",
         round_ns=_round_ns(config) if by_users else 0,
         rounds_per_sec=_rounds_per_sec(config) if by_users and config.recording is None else math.inf,
-        class_shares={qos: getattr(config.qos, qos.name.lower()).share / _shares(config) for qos in QoS},
+        class_shares={qos: config.qos.of(qos).share / shares for qos in QoS},
         value=lever.value,
     )
 
@@ -129,7 +130,3 @@ def _rounds(config: Config) -> list[tuple[float, float]]:
         (share, sum(persona.think) / 2 + persona.mean_generated_tokens * token_seconds)
         for share, persona in config.people
     ]
-
-
-def _shares(config: Config) -> float:
-    return sum(float(getattr(config.qos, qos.name.lower()).share) for qos in QoS) or 1.0
