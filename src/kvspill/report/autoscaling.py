@@ -3,14 +3,13 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from kvspill.result.answer import lever_of
 from kvspill.texts import duration, speed_text, target_time
-
-_LEVERS = ("users", "trace_speedup")
 
 
 def step_table(steps: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Header and one row per stage; the answer repeats the last stage and is left out."""
-    lever = _lever(steps[-1])
+    lever = lever_of(steps[-1])
     header = (
         "s",
         lever.replace("trace_speedup", "speed-up"),
@@ -40,7 +39,7 @@ def step_table(steps: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, ...], lis
 def answer_lines(steps: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
     """The answer as pairs of words and figures."""
     answer = steps[-1]
-    lever = _lever(answer)
+    lever = lever_of(answer)
     yield "Mode", str(answer["mode"])
     one = answer[lever] == 1
     unit = ("user" if one else "users") if lever == "users" else "times the given speed"
@@ -88,7 +87,3 @@ def _slo(answer: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def _interval(answer: Mapping[str, Any], key: str, digits: int) -> str:
     ends = answer.get(key)
     return "" if ends is None else f" [{ends[0]:,.{digits}f}, {ends[1]:,.{digits}f}]"
-
-
-def _lever(step: Mapping[str, Any]) -> str:
-    return next(name for name in _LEVERS if name in step)

@@ -1,7 +1,7 @@
 """The answer of a run in a few words: the verdict, the bottleneck, what would help. All views use it."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -159,7 +159,7 @@ def _kept(result: Result) -> tuple[Status, str]:
 def _search(result: Result) -> tuple[Status, str]:
     """What a search for the load found."""
     last = result.autoscaling_stats[-1]
-    level = last.get("users", last.get("trace_speedup"))
+    level = last.get(lever_of(last))
     reason = str(last.get("reason", "")).rstrip(".")
     if level is None or not last.get("concluded", True):
         known = reason.removeprefix("Not concluded: ")
@@ -190,6 +190,11 @@ def _higher(result: Result, status: Status) -> str:
     if status is not Status.FOUND or most is None or result.autoscaling_stats[-1].get("users") != most:
         return ""
     return "" if missed_in_search(result) else "Give a higher --max-users to find how many can be held."
+
+
+def lever_of(step: Mapping[str, Any]) -> str:
+    """What a search turns, as its steps call it: users, or the speed of a recording."""
+    return "users" if "users" in step else "trace_speedup"
 
 
 def missed_in_search(result: Result) -> list[str]:

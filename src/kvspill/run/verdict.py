@@ -4,13 +4,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kvspill.result.answer import Status, standstill
+from kvspill.result.answer import Status, lever_of, standstill
 from kvspill.result.schema import Result
 
 ABOVE = 1.5
 """A load this many times the limit should fail clearly, and sooner than one far above it."""
-USERS, SPEED = "users", "trace_speedup"
-"""How the steps of a search call what it turns."""
 
 Level = int | float
 """Users, or the speed of a recording."""
@@ -40,7 +38,7 @@ def read_bracket(steps: Steps) -> Bracket:
     last, levels = steps[-1], list(_levels(steps))
     failed = [found["level"] for found in levels if not found["passes"] and _counts(found)]
     passed = [found["level"] for found in levels if found["passes"] and found["enough"]]
-    lever = _lever(steps)
+    lever = lever_of(last)
     if last.get("concluded") and last.get("passes") and last[lever] is not None:
         above = last.get("next_level_that_failed")
         return Bracket(last[lever], above, True)
@@ -115,12 +113,8 @@ def level_of(steps: Steps, level: Level | None) -> Mapping[str, Any] | None:
 def _levels(steps: Steps) -> Iterator[Mapping[str, Any]]:
     """All windows of a level judge it; a search that keeps another figure has its single ones."""
     *held, last = steps
-    lever = _lever(steps)
+    lever = lever_of(last)
     yield from last.get("levels") or ({**step, "level": step[lever]} for step in held)
-
-
-def _lever(steps: Steps) -> str:
-    return USERS if USERS in steps[-1] else SPEED
 
 
 def _counts(found: Mapping[str, Any]) -> bool:
