@@ -170,11 +170,10 @@ def _time_line(now: Glance) -> str:
 
 
 def _load_line(now: Glance) -> str:
-    return _load(now.users, now.in_service, now.queued, now.completed)
-
-
-def _load(users: int, in_service: int, queued: int, completed: int) -> str:
-    return f"users {users:,}   in service {in_service:,}   queued {queued:,}   completed {completed:,}"
+    return (
+        f"users {now.users:,}   in service {now.in_service:,}   queued {now.queued:,}   "
+        f"completed {now.completed:,}"
+    )
 
 
 def search_lines(now: Glance, status: str, measuring: bool) -> list[str]:

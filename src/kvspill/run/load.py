@@ -2,31 +2,35 @@
 
 import asyncio
 import gc
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kvspill.cache.cache import Cache
 from kvspill.config.blocks import engine_preset
 from kvspill.dates import now_seconds
+from kvspill.errors import KvspillError
 from kvspill.machine.environment import environment
 from kvspill.machine.kernel import boot_id
 from kvspill.machine.probes import Probe
 from kvspill.measure.iotrace import IoTrace, open_io_trace
 from kvspill.measure.oplog import OpLog
-from kvspill.records import NS_PER_SEC, Tier
+from kvspill.models.groups import KvSize
+from kvspill.records import NS_PER_SEC, Purpose, Tier
 from kvspill.result.facts import RunFacts
 from kvspill.result.parts import Part
+from kvspill.result.schema_honesty import Caution
+from kvspill.result.warnings.settings import BAD_ROWS, OP_LOG
 from kvspill.run.build import build_accountant, build_cache, build_engine
 from kvspill.run.ceiling import null_ceiling
 from kvspill.run.checkpoint import Keeper, so_far
 from kvspill.run.glance import Glance, look, whole
 from kvspill.run.health import Health
 from kvspill.run.plan import Plan
-from kvspill.run.preload import preload
 from kvspill.run.progress import Progress
 from kvspill.run.ranks import Ranks, share_of
-from kvspill.run.remarks import log_cautions, skipped_rows
 from kvspill.run.sharing import places_of
 from kvspill.run.signals import Interrupts
 from kvspill.run.stages import OneStage, Policy, Stage, Stages
@@ -45,6 +49,8 @@ if TYPE_CHECKING:
 
 CEILING_SECONDS = 0.6
 _MANY_USERS = 20_000
+_AT_ONCE = 16
+"""Entries that are stored before the load at a time."""
 
 
 class Load:
@@ -111,7 +117,7 @@ class Load:
         others = (observer for observer in (accountant, log, trace, monitor) if observer is not None)
         stages = Stages(world, probe, *others)
         cache = build_cache(config, world, stages.observer, self.backends, self.limits)
-        await preload(workload, cache, config.kv, self.progress, config.planned_order)
+        await _preload(workload, cache, config.kv, self.progress, config.planned_order)
         started = self._started(workload, interrupts)
         start = await self.ranks.begin(world)
         start_ns = start.at_ns
@@ -134,7 +140,7 @@ class Load:
         ended_ns = await self._drive(engine, cache, stages, policy, health)
         if engine.interrupted is not None:
             self.ranks.stopped(engine.interrupted)
-        lost = log_cautions(log, "--log-ops", self.plan.log_ops)
+        lost = _log_cautions(log, "--log-ops", self.plan.log_ops)
         facts = self._facts(stages.answer, engine, workload, accountant)
         stuck_ages_ns = await health.stuck_ages_ns(ended_ns, patient=engine.interrupted is None)
         self.hangs = bool(stuck_ages_ns)
@@ -142,8 +148,8 @@ class Load:
         facts = replace(facts, errors=health.errors, stuck_ages_ns=stuck_ages_ns)
         facts = replace(facts, stuck_in=health.hanging() if stuck_ages_ns else ())
         part = await self._part(stages.answer, facts, engine, monitor is not None)
-        lost += log_cautions(trace, "--io-trace-log", None if trace is None else trace.path)
-        part.cautions = [*self.plan.warnings, *lost, *skipped_rows(facts.workload)]
+        lost += _log_cautions(trace, "--io-trace-log", None if trace is None else trace.path)
+        part.cautions = [*self.plan.warnings, *lost, *_skipped_rows(facts.workload)]
         part.origin_ns, part.late_ns, part.clock_error_ns = start_ns, late_ns, start.clock_error_ns
         stages.hear_no_more()
         return part, search
@@ -268,3 +274,43 @@ class Load:
 
 def _unsaid(_done: int, _all: int) -> None:
     """Few users join at once."""
+
+
+async def _preload(
+    workload: Workload, cache: Cache, kv: KvSize, progress: Progress, in_order: bool = False
+) -> None:
+    """Store the workload's entries to be found, in their order where that counts; one that can't be stored
+    ends the run."""
+    entries, at_once = list(workload.preload()), 1 if in_order else _AT_ONCE
+    for first in range(0, len(entries), at_once):
+        progress.preparing("entries to be found", first, len(entries))
+        some = entries[first : first + at_once]
+        puts = await asyncio.gather(
+            *(
+                cache.put([entry.key], kv.of(entry.tokens), Purpose.INGEST, tokens=entry.tokens)
+                for entry in some
+            )
+        )
+        for entry, put in zip(some, puts, strict=True):
+            if put.failure is not None:
+                raise KvspillError(
+                    f"storing {entry.key} before the load failed: {put.failure}; "
+                    "check the cache directory and --storage-capacity-gb"
+                )
+    progress.preparing("entries to be found", len(entries), len(entries))
+
+
+def _log_cautions(log: OpLog | IoTrace | None, flag: str, path: Path | None) -> list[Caution]:
+    """The warning that a log of operations lacks rows, where it does; closes the log."""
+    if log is None:
+        return []
+    log.close()
+    return [] if log.failure is None else [OP_LOG.of(flag=flag, path=path, reason=log.failure)]
+
+
+def _skipped_rows(workload: Mapping[str, Any]) -> list[Caution]:
+    """The warning that rows of a recording were left out, where some were."""
+    skipped = workload.get("bad_rows_skipped", 0)
+    if not skipped:
+        return []
+    return [BAD_ROWS.of(skipped=skipped, first=workload["bad_rows"][0])]

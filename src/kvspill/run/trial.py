@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ from kvspill.records import Tier
 from kvspill.result.parts import together
 from kvspill.result.schema import Result
 from kvspill.result.schema_honesty import Caution
+from kvspill.result.warnings.known import noted
 from kvspill.run.backends import blamed, open_backends, prepare_storage
 from kvspill.run.build import build_workload, tier_limits
 from kvspill.run.closing import close_all_now, close_within
@@ -19,7 +21,6 @@ from kvspill.run.plan import Plan
 from kvspill.run.precondition import Preconditioned, precondition, preconditioning_cautions
 from kvspill.run.progress import Progress
 from kvspill.run.ranks import Gathered, Ranks, share_of
-from kvspill.run.remarks import backend_warnings
 from kvspill.run.signals import Interrupts
 from kvspill.run.whole import whole_result
 from kvspill.storage.base import Backend
@@ -129,7 +130,7 @@ class Trial:
                     await prepare_storage(backend, progress.preparing, progress.say, self._config.max_stall)
                 else:
                     await backend.prepare(progress.preparing)
-        fallen_back = backend_warnings(self.opened, progress)
+        fallen_back = _backend_warnings(self.opened, progress)
         if self._config.precondition and Tier.STORAGE in backends:
             storage = backends[Tier.STORAGE]
             self._settled = await precondition(world, storage, self._config, plan.storage_bytes, progress)
@@ -164,3 +165,11 @@ class Trial:
         result.preconditioning = None if self._settled is None else asdict(self._settled)
         result.latency_layers = None if self._load is None else self._load.layers
         return result
+
+
+def _backend_warnings(backends: Sequence[Backend], progress: Progress) -> list[Caution]:
+    """Warnings of backends that prepared themselves otherwise than asked."""
+    warnings = [noted(*note) for backend in backends for note in backend.notes()]
+    for warning in warnings:
+        progress.say(f"warning: {warning.message} {warning.remedy}")
+    return warnings
