@@ -1,1 +1,1 @@
-"""The result file, the console summary and the tables."""
+"""How results are shown: console, page, tables, comparisons and exports. Reads a Result alone."""

@@ -66,7 +66,7 @@ def finite(value: Any) -> float | None:
 def of_no_storage(title: str, result: Result) -> bool:
     """Whether a figure speaks of storage where a result has none: its I/O is that of memory."""
     named = "storage" in title.lower()
-    return named and bool(result.tiers) and all(tier.tier != "storage" for tier in result.tiers)
+    return named and bool(result.tiers) and result.tier("storage") is None
 
 
 def figures(result: Result) -> dict[str, float]:

@@ -65,9 +65,10 @@ def _neighbours(nbytes: ByteCounts) -> Iterator[tuple[str, str]]:
 
 def _store(result: Result) -> Iterator[tuple[str, str]]:
     """Requests to a store, where the storage tier is one."""
-    counters = next((tier.counters for tier in result.tiers if tier.tier == "storage"), {})
-    if "get_requests" not in counters:
+    storage = result.tier("storage")
+    if storage is None or "get_requests" not in storage.counters:
         return
+    counters = storage.counters
     verbs = ("get", "put", "delete", "list")
     yield "Requests to the store", ", ".join(f"{counters[f'{verb}_requests']:,} {verb}" for verb in verbs)
     throttled = f", {counters['throttled_requests']:,} of them throttled"

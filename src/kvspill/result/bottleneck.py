@@ -1,5 +1,6 @@
 """What sets the pace of a run: one analysis, from which every sentence about causes is made."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -215,8 +216,8 @@ def _storage(result: Result, whole: str) -> _Service:
         return _Service(Binds.DEVICE, f"{whole}, and {listed(cards)} hangs", f"Check {GPU_SUSPECTS}.")
     if stalled := result.warning(STORAGE_STALLED.code):
         return _Service(Binds.DEVICE, f"{whole}, and storage stood still for a part of it", stalled.remedy)
-    busy_ms = {tier.tier: _busy_ms(result, tier.tier) for tier in result.tiers}
-    inside_ms, calls_ms = sum(busy_ms.values()), 1000 * (result.number("total_storage_io_time") or 0.0)
+    busy = {tier.tier: busy_ms(result, tier.tier) for tier in result.tiers}
+    inside_ms, calls_ms = sum(busy.values()), 1000 * (result.number("total_storage_io_time") or 0.0)
     if crowded := result.warning(CROWDED.code):
         return _Service(Binds.ROOM, f"{whole}, much of it waiting for room in the last tier", crowded.remedy)
     if not inside_ms or inside_ms < _DOMINATES * calls_ms:
@@ -228,8 +229,8 @@ def _storage(result: Result, whole: str) -> _Service:
         return _Service(Binds.ROOM, what, f"Raise --max-concurrent-allocs, or use {fewer}.")
     if (result.honesty.cpu_wait_share or 0.0) > _DOMINATES:
         return _processor(result, whole)
-    slowest = max(busy_ms, key=lambda name: busy_ms[name])
-    in_tier = f"{busy_ms[slowest] / inside_ms:.0%} of it in {_TIERS[slowest]}"
+    slowest = max(busy, key=lambda name: busy[name])
+    in_tier = f"{busy[slowest] / inside_ms:.0%} of it in {_TIERS[slowest]}"
     link = _link_share(result)
     if slowest == "gpu" and link is not None and link > _DOMINATES:
         what = f"{whole}, {in_tier}, and {link:.0%} of the GPU's own time is copies over PCIe"
@@ -239,10 +240,10 @@ def _storage(result: Result, whole: str) -> _Service:
         what = f"{whole}, {in_tier}"
         return _Service(Binds.MEMORY, what, f"Use faster memory, smaller entries or {less(result.config)}.")
     if result.warning(MEMORY_DIRECTORY.code):
-        what = f"{whole}, {busy_ms[slowest] / inside_ms:.0%} of it copies to and from a directory in memory"
+        what = f"{whole}, {busy[slowest] / inside_ms:.0%} of it copies to and from a directory in memory"
         what += ": memory and processors set the pace, no drive took part"
         return _Service(Binds.MEMORY, what, "Name a directory on a drive to learn about that drive.")
-    return _device(result, whole, busy_ms[slowest] / inside_ms)
+    return _device(result, whole, busy[slowest] / inside_ms)
 
 
 def _processor(result: Result, whole: str) -> _Service:
@@ -262,7 +263,8 @@ def _processor(result: Result, whole: str) -> _Service:
 
 def _link_seconds(result: Result) -> dict[str, float]:
     """How long a real GPU's memory and its link were at work, by the way that bytes went; none else."""
-    counters = next((tier.counters for tier in result.tiers if tier.tier == "gpu"), {})
+    gpu = result.tier("gpu")
+    counters = {} if gpu is None else gpu.counters
     found = {way: counters.get(f"{way}_device_seconds") for way in _LINK_WAYS}
     return {way: float(seconds) for way, seconds in found.items() if isinstance(seconds, int | float)}
 
@@ -285,7 +287,7 @@ def link_sentence(result: Result) -> str | None:
 
 def _device(result: Result, what: str, in_storage: float) -> _Service:
     """The storage tier sets the pace: the device, the depth that it is given, or our own time."""
-    parts_ms = {part: _busy_ms(result, "storage", f"_{part}") for part in ("device", "queue", "host")}
+    parts_ms = {part: busy_ms(result, "storage", f"_{part}") for part in ("device", "queue", "host")}
     largest = max(parts_ms, key=lambda part: parts_ms[part])
     share = in_storage * parts_ms[largest] / (sum(parts_ms.values()) or 1.0)
     limits = io_limits(result)
@@ -339,11 +341,11 @@ def _may_take_dram(result: Result) -> bool:
     return bool(result.number("storage_read_ops"))
 
 
-def _busy_ms(result: Result, tier: str, part: str = "") -> float:
+def busy_ms(result: Result, tier: str, part: str = "", verbs: Sequence[str] = ("read", "write")) -> float:
     """Time of all reads and writes of a tier together."""
     return sum(
         (result.number(f"{tier}_{verb}_ops") or 0) * (result.number(f"{tier}_{verb}{part}_mean_ms") or 0.0)
-        for verb in ("read", "write")
+        for verb in verbs
     )
 
 

@@ -366,6 +366,10 @@ class Result(Part):
         value = self.value(name)
         return value if isinstance(value, dict) else None
 
+    def tier(self, name: str) -> TierFacts | None:
+        """The tier of that name; None where the run had no such tier."""
+        return next((item for item in self.tiers if item.tier == name), None)
+
     def warning(self, code: str) -> Caution | None:
         """The first warning of that code; None where the result has none."""
         return next((item for item in self.warnings if item.code == code), None)

@@ -1,1 +1,1 @@
-"""One benchmark from configuration to result; trials and scenarios."""
+"""Many scenarios in a row: what they are, how they run, what they mean, and submissions."""

@@ -14,9 +14,9 @@ from kvspill.result.warnings.devices import (
     PAGE_CACHE_KEPT,
 )
 from kvspill.suite.advice_doubts import FEW_REQUESTS, REQUESTS_MIN, doubts, fit, too_few
-from kvspill.suite.advice_targets import Found, targets
+from kvspill.suite.advice_targets import targets
 from kvspill.suite.advice_tiers import faster_drive, tiers
-from kvspill.suite.facts import Figures, mean
+from kvspill.suite.facts import Figures, Found, mean
 from kvspill.suite.scenario import default_names
 from kvspill.texts import counted, duration, listed, speed_text
 

@@ -1,15 +1,14 @@
 """Which rows advice may rest on, and what to say of the others: few requests, disturbances, warnings."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 from kvspill.result.warnings.devices import CAPACITY_BOUND
 from kvspill.result.warnings.kind import Spoils
 from kvspill.result.warnings.known import KINDS, that_spoil
 from kvspill.result.warnings.loads import OVERLOAD
 from kvspill.result.warnings.rules import MISSES_COST
-from kvspill.suite.facts import Figures
+from kvspill.suite.facts import Figures, Found
 
-Found = Mapping[str, Figures]
 REQUESTS_MIN = 30
 """Fewer completed requests than this say nothing about which set-up serves more."""
 FEW_REQUESTS = 100

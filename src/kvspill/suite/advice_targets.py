@@ -1,14 +1,13 @@
 """Which set-up to buy: by the targets of its users first, by throughput among those that keep them."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from kvspill.result.answer import Status
 from kvspill.result.warnings.loads import OVERLOAD
 from kvspill.suite.advice_doubts import fit, reservations
-from kvspill.suite.facts import Figures
+from kvspill.suite.facts import Figures, Found
 from kvspill.texts import counted, duration, listed, target_time
 
-Found = Mapping[str, Figures]
 Choice = tuple[Figures, str]
 WORTH = 1.1
 """A tier must serve this many times as much to be worth its money; less is noise."""

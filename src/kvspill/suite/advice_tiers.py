@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from kvspill.suite.advice_doubts import fit, why_unfit
-from kvspill.suite.advice_targets import WORTH, Found, purchase
-from kvspill.suite.facts import Figures, mean
+from kvspill.suite.advice_targets import WORTH, purchase
+from kvspill.suite.facts import Figures, Found, mean
 from kvspill.texts import duration
 
 _SET_UPS = {

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from kvspill.result.ranking import why_unranked
-from kvspill.result.schema import Result, TierFacts
+from kvspill.result.schema import Result
 from kvspill.result.warnings.kind import Severity
 from kvspill.result.warnings.known import KINDS, titles
 from kvspill.suite.scenario import Scenario
@@ -94,7 +94,7 @@ def honesty(results: Mapping[str, Result]) -> Grid:
     rows = []
     for name, _rank in ranked(results):
         result = results[name]
-        storage = _storage(result)
+        storage = result.tier("storage")
         serious = [item for item in result.warnings if item.severity != Severity.NOTE.value]
         rows.append(
             (
@@ -116,7 +116,7 @@ def lines(results: Mapping[str, Result]) -> Iterator[str]:
     same = "was the same" if len(digests) == 1 else "WAS NOT THE SAME"
     yield f"The planned work {same} on every target (digest {', '.join(str(one)[:12] for one in digests)})."
     for name, result in results.items():
-        storage = _storage(result)
+        storage = result.tier("storage")
         if storage is not None:
             yield f"{name} is {storage.backend}: {storage.description}."
     order = [(name, rank) for name, rank in ranked(results) if rank != NONE]
@@ -167,10 +167,6 @@ def _unequal(results: Mapping[str, Result]) -> str:
             few, many = (_figure(values[name], digits) for name in (names[0], names[-1]))
             found.append(f"{few} {unit} on {names[0]}, {many} on {names[-1]}")
     return "; ".join(found)
-
-
-def _storage(result: Result) -> TierFacts | None:
-    return next((tier for tier in result.tiers if tier.tier == "storage"), None)
 
 
 def _figure(value: float | None, digits: int) -> str:

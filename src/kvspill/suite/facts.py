@@ -6,6 +6,7 @@ from typing import Any
 
 from kvspill.records import GIB
 from kvspill.result.answer import Status, answer
+from kvspill.result.bottleneck import busy_ms
 from kvspill.result.classes import late_text, unjudged
 from kvspill.result.ranking import faults_text, no_rank
 from kvspill.result.schema import Result, TierFacts
@@ -106,6 +107,10 @@ class Figures:
         return self.storage_io_ms["mean"] + self.generation_ms["mean"] + self.other_ms["mean"]
 
 
+Found = Mapping[str, Figures]
+"""Rows by their names."""
+
+
 def figures(name: str, result: Result) -> Figures:
     """Read a row's figures from its result."""
     tiers = {tier.tier: _tier(result, tier) for tier in result.tiers}
@@ -175,10 +180,6 @@ def _searched(classes: Mapping[str, Any]) -> dict[str, ClassFigures]:
 
 def _tier(result: Result, tier: TierFacts) -> TierFigures:
     name = tier.tier
-    busy_ms = {
-        verb: (result.number(f"{name}_{verb}_ops") or 0) * (result.number(f"{name}_{verb}_mean_ms") or 0.0)
-        for verb in ("read", "write")
-    }
     return TierFigures(
         limit_gib=tier.limit_bytes / GIB,
         entries=tier.entries,
@@ -188,16 +189,17 @@ def _tier(result: Result, tier: TierFacts) -> TierFigures:
         read_device_p95_ms=result.number(f"{name}_read_device_p95_ms"),
         read_mean_ms=result.number(f"{name}_read_mean_ms"),
         read_device_mean_ms=result.number(f"{name}_read_device_mean_ms"),
-        busy_ms=sum(busy_ms.values()),
-        read_busy_ms=busy_ms["read"],
+        busy_ms=busy_ms(result, name),
+        read_busy_ms=busy_ms(result, name, verbs=("read",)),
         modelled=name in result.honesty.modelled_tiers,
     )
 
 
 def _stopped_storing(result: Result) -> bool:
     policy = result.config.get("storage_eviction_policy") or result.config.get("eviction_policy")
-    storage = (tier for tier in result.tiers if tier.tier == "storage")
-    return policy == "none" and any(tier.peak_bytes >= _FULL_SHARE * tier.usable_bytes for tier in storage)
+    storage = result.tier("storage")
+    full = storage is not None and storage.peak_bytes >= _FULL_SHARE * storage.usable_bytes
+    return policy == "none" and full
 
 
 def mean(statistics: Mapping[str, float] | None) -> float:

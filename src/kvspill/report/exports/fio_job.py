@@ -58,7 +58,8 @@ def _flow(verb: str, pieces: Histogram, nbytes: int, seconds: float) -> Flow:
 def job_text(result: Result, directory: str) -> str:
     """The job file: a section for reads and one for writes, which begin together."""
     flows = flows_of(result)
-    tier = next(facts for facts in result.tiers if facts.tier == "storage")
+    tier = result.tier("storage")
+    assert tier is not None, "it made system calls"
     direct = int(result.honesty.direct_io is not False)
     lines = [
         f"; What the storage tier of a kvspill run did in {result.window.measured_seconds:.1f} s.",

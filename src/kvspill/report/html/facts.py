@@ -135,21 +135,18 @@ def tiers_of(results: Iterable[Labelled]) -> list[str]:
 
 
 def modelled(result: Result, tier: str) -> bool:
-    return any(item.tier == tier and item.modelled for item in result.tiers)
+    found = result.tier(tier)
+    return found is not None and found.modelled
 
 
 def tier_label(results: Sequence[Labelled], tier: str) -> str:
     """The tier's name, with a mark wherever its times come from a model."""
-    marks = {modelled(item.result, tier) for item in results if _has_tier(item.result, tier)}
+    marks = {modelled(item.result, tier) for item in results if item.result.tier(tier)}
     name = TIER_NAMES[tier]
     if marks == {True}:
         simulated = all(item.result.simulated for item in results)
         return f"{name} ({'simulated' if simulated else 'modelled'})"
     return f"{name} (partly modelled)" if True in marks else name
-
-
-def _has_tier(result: Result, tier: str) -> bool:
-    return any(item.tier == tier for item in result.tiers)
 
 
 def search_lever(steps: Sequence[Mapping[str, Any]]) -> str | None:

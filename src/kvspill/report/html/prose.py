@@ -13,7 +13,7 @@ from kvspill.report.honesty_section import (
     LOAD_ASKED,
     steady_text,
 )
-from kvspill.report.html.facts import Labelled, search_lever
+from kvspill.report.html.facts import Labelled, modelled, search_lever
 from kvspill.report.numbers import UNMEASURED, limit, volume, yes_no
 from kvspill.report.numbers import counted as amount
 from kvspill.report.numbers import figure as number
@@ -134,7 +134,7 @@ def page_title(results: Sequence[Labelled]) -> str:
         return titles[0] if len(results) == 1 else f"{titles[0]}: {len(results)} results"
     models = list(dict.fromkeys(_model(item.result) for item in results))
     # Rows of a suite without storage say nothing of the drive that the others have.
-    stored = [item for item in results if any(tier.tier == "storage" for tier in item.result.tiers)]
+    stored = [item for item in results if item.result.tier("storage")]
     used = {drive(item.result): _is_modelled(item.result) for item in stored or results}
     drives = list(used)
     what = models[0] if len(models) == 1 else f"{len(models)} models"
@@ -149,7 +149,7 @@ def page_title(results: Sequence[Labelled]) -> str:
 
 def _is_modelled(result: Result) -> bool:
     """Whether no drive was measured, but a model of one."""
-    return result.simulated or any(tier.tier == "storage" and tier.modelled for tier in result.tiers)
+    return result.simulated or modelled(result, "storage")
 
 
 def _title(item: Labelled) -> str:
@@ -165,7 +165,7 @@ def _model(result: Result) -> str:
 
 def drive(result: Result) -> str:
     """What the storage tier was: the drive's name, or what else is known of it."""
-    storage = next((tier for tier in result.tiers if tier.tier == "storage"), None)
+    storage = result.tier("storage")
     if result.tiers and storage is None:
         return "memory alone, without storage"
     if result.simulated:
