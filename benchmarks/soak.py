@@ -22,10 +22,10 @@ from kvspill.config import Config
 from kvspill.measure.lanes import COMPONENTS
 from kvspill.measure.recorder import Recorder
 from kvspill.records import MIB, NS_PER_SEC
-from kvspill.run.glance import Glance
 from kvspill.run.progress import Progress
 from kvspill.run.runner import make_plan
 from kvspill.run.stages import Policy, Stages
+from kvspill.run.status import LoadStatus
 from kvspill.run.trial import run_trial
 from kvspill.serving.accounting import Accountant
 from kvspill.world import World
@@ -63,7 +63,7 @@ class SoakProgress(Progress):
     async def watch(
         self,
         world: World,
-        see: Callable[[], Glance],
+        see: Callable[[], LoadStatus],
         stages: Stages,
         policy: Policy,  # noqa: ARG002 - asked for by the run
     ) -> None:

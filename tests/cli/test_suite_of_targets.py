@@ -12,7 +12,7 @@ from kvspill.cli.main import main
 from kvspill.errors import UsageError
 from kvspill.run.runner import make_plan
 from kvspill.run.signals import Interrupts
-from kvspill.suite import campaign, kept
+from kvspill.suite import campaign, provenance
 
 PAGE = Path("out/report.html")
 OUT = ("--output-dir", "out", "--quiet")
@@ -74,7 +74,7 @@ def test_what_continued_a_suite_may_come_again_when_nothing_is_left_to_run(
     two: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """After a kill before the comparison the same command was refused: the directory was not the suite's."""
-    monkeypatch.setattr(kept, "hold", lambda _folder, manifest: (manifest, []))
+    monkeypatch.setattr(provenance, "without_foreign", lambda _folder, manifest: (manifest, []))
     assert main(two) == 0
     Path("out/summary.json").unlink()
     assert main(["suite", "--resume", "out", "--cache-dir", "a", "--cache-dir", "b", "--quiet"]) == 0

@@ -34,7 +34,7 @@ IO_MODEL = """
 from kvspill.plugins import Plugin
 from kvspill.records import PlannedOp, Purpose, Verb
 from kvspill.serving.io_models import InTheOpen
-from kvspill.serving.io_models.own_entry import serve_own
+from kvspill.serving.io_models.whole_entry import serve_own
 
 class ReadTwice(InTheOpen):
     def __init__(self, options):

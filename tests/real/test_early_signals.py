@@ -117,7 +117,7 @@ else:
 """
 
 
-@pytest.mark.parametrize("module", ["kvspill.cli.main", "kvspill.texts", "kvspill.machine.unheard"])
+@pytest.mark.parametrize("module", ["kvspill.cli.main", "kvspill.texts", "kvspill.machine.hung_main"])
 @pytest.mark.parametrize("program", ["kvspill", str(Path(__file__).parents[2] / "kv-cache.py")])
 def test_the_first_import_of_all_is_that_of_the_signals(tmp_path: Path, module: str, program: str) -> None:
     """Ctrl-C before the command's own modules were there ended in a traceback."""

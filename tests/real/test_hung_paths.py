@@ -61,7 +61,7 @@ def test_a_signal_ends_a_command_that_hangs_in_a_system_call(tmp_path: Path, nam
 
 IN_ORDER = """\
 import os, signal, sys, time
-from kvspill.machine.unheard import end_unheard, heard
+from kvspill.machine.hung_main import end_unheard, heard
 signal.signal(signal.SIGTERM, lambda _number, _frame: heard())
 end_unheard()
 for _ in range(20):

@@ -116,7 +116,7 @@ def test_a_rank_without_its_directory_ends_all_of_them(tmp_path: Path) -> None:
 
 
 OFTEN = (
-    "import kvspill.run.together; kvspill.run.together.CHECKPOINT_SECONDS = 2.0; "
+    "import kvspill.run.ranks.several; kvspill.run.ranks.several.CHECKPOINT_SECONDS = 2.0; "
     "from kvspill.cli.main import main; raise SystemExit(main())"
 )
 

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from kvspill.config import Config
-from kvspill.run.glance import Glance
 from kvspill.run.progress import Progress
 from kvspill.run.runner import make_plan
+from kvspill.run.status import LoadStatus
 from kvspill.run.trial import run_trial
 from kvspill.world import World
 
@@ -32,7 +32,7 @@ class Sampler(Progress):
         self._requests = requests
         self.samples: list[tuple[int, int, int]] = []
 
-    async def watch(self, world: World, see: Callable[[], Glance], *_rest: Any) -> None:
+    async def watch(self, world: World, see: Callable[[], LoadStatus], *_rest: Any) -> None:
         while True:
             await world.sleep_ns(LOOK_NS)
             if see().completed >= (len(self.samples) + 1) * self._requests:

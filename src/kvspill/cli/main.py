@@ -18,8 +18,8 @@ from kvspill.descriptors import remember_descriptors
 from kvspill.environ import without_blas_threads
 from kvspill.errors import INTERRUPTED, NO_THREAD_REMEDY, KvspillError, reason_of
 from kvspill.imports import importing
+from kvspill.machine.hung_main import end_unheard, heard
 from kvspill.machine.limits import check_limits, open_files_max
-from kvspill.machine.unheard import end_unheard, heard
 from kvspill.texts import hint, mute, one_line, put
 
 _STDOUT, _STDERR = 1, 2

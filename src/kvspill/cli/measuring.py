@@ -35,13 +35,13 @@ from kvspill.result.schema import Result
 from kvspill.result.validation import read_service
 from kvspill.result.warnings.devices import LEFT_BEHIND
 from kvspill.result.warnings.settings import OP_LOG
-from kvspill.run.checkpoint import checkpoint_path
 from kvspill.run.exporter import exporting
-from kvspill.run.meeting import Company
 from kvspill.run.plan import Plan
 from kvspill.run.preflight import check_output
 from kvspill.run.progress import Progress
 from kvspill.run.ranks import LeaderLost, Ranks, join
+from kvspill.run.ranks.checkpoint import checkpoint_path
+from kvspill.run.ranks.meeting import Company
 from kvspill.run.runner import make_plan, plan_together, run_trials
 from kvspill.run.signals import Interrupts, by_signal
 from kvspill.spare import Stamp, kept_in, spare_copy, stamp_of

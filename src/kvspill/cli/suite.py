@@ -275,8 +275,8 @@ def _resume(options: argparse.Namespace, ranks: "Ranks") -> int:
     from kvspill.run.progress import Progress
     from kvspill.suite.backends import BACKENDS
     from kvspill.suite.campaign import run_folder
-    from kvspill.suite.kept import hold
     from kvspill.suite.manifest import load, settle
+    from kvspill.suite.provenance import without_foreign
     from kvspill.texts import counted
 
     if options.what or options.workloads is not None:
@@ -292,7 +292,7 @@ def _resume(options: argparse.Namespace, ranks: "Ranks") -> int:
             f"--output-dir {options.output_dir}: --resume writes to {options.resume}; leave it out"
         )
     folder = Path(options.resume or options.output_dir or latest_folder())
-    manifest, foreign = hold(folder, settle(folder, load(folder)))
+    manifest, foreign = without_foreign(folder, settle(folder, load(folder)))
     for line in foreign:
         put(f"kvspill suite: warning: {one_line(line)}", sys.stderr)
     done = f"{sum(row.finished for row in manifest.rows)} of {counted(len(manifest.rows), 'scenario')} done"

@@ -17,9 +17,9 @@ from kvspill.plan.cells import Bench, Cell, Point
 from kvspill.plan.fit import ANSWERED, BURST, LARGE, MANY, PACED, Fit, answer_seconds, fit, fit_memory
 from kvspill.plan.schedule import Length, Schedule
 from kvspill.records import GIB, MIB, Tier, Verb
-from kvspill.run.aside import run_aside
 from kvspill.run.backends import open_backends
 from kvspill.run.ceiling import null_ceiling
+from kvspill.run.device_work import run_device_work
 from kvspill.run.progress import Progress
 from kvspill.run.runner import limited
 from kvspill.storage.arena import PAGE_BYTES
@@ -142,7 +142,7 @@ def calibrate(config: Config, paths: tuple[Path, ...], length: Length, progress:
     async def on_machine(world: World, opened: list[Backend]) -> _Measured:
         return await _on_machine(world, opened, config, paths, schedule, say)
 
-    seen, left = run_aside(on_machine, config.seed, paths, progress)
+    seen, left = run_device_work(on_machine, config.seed, paths, progress)
     stored, copied = (
         fitted.on_machine(seen.answer_seconds, tick_seconds())
         for fitted in (

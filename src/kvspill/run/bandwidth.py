@@ -8,7 +8,7 @@ from pathlib import Path
 from kvspill.config import Config
 from kvspill.errors import KvspillError
 from kvspill.records import GIB, MIB, NS_PER_SEC, Completion, Tier
-from kvspill.run.aside import run_aside
+from kvspill.run.device_work import run_device_work
 from kvspill.run.progress import Progress
 from kvspill.storage.base import Backend, ObjectRef, WriteItem
 from kvspill.storage.profiles import Profile
@@ -89,7 +89,7 @@ def _measured(
         return await _measure(world, opened[0])
 
     # What could not be removed is said by then.
-    return run_aside(main, 0, directories, Progress(quiet=True), at_addresses)[0]
+    return run_device_work(main, 0, directories, Progress(quiet=True), at_addresses)[0]
 
 
 async def _measure(world: World, backend: Backend) -> Bandwidth:

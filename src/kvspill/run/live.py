@@ -10,8 +10,8 @@ from kvspill.config import Config
 from kvspill.measure.heatmap import Longs
 from kvspill.measure.recorder import Recorder
 from kvspill.records import NS_PER_SEC, Verb
-from kvspill.run.glance import look
 from kvspill.run.stages import Policy, Stages
+from kvspill.run.status import look
 from kvspill.serving.engine import Engine
 from kvspill.world import World
 
@@ -91,19 +91,19 @@ class Live:
         start_ns = world.now_ns()
 
         def now(running: bool) -> None:
-            glance = look(world, start_ns, config, engine, stages.latest, cache)
+            load = look(world, start_ns, config, engine, stages.latest, cache)
             states: dict[tuple[str, Labels], float] = {
                 ("running", ()): float(running),
                 ("measuring", ()): float(stages.measuring is not None and running),
                 ("searching", ()): float(policy.status is not None),
-                ("elapsed_seconds", ()): glance.elapsed_seconds,
-                ("users", ()): glance.users,
-                ("requests_queued", ()): glance.queued,
-                ("requests_in_service", ()): glance.in_service,
+                ("elapsed_seconds", ()): load.elapsed_seconds,
+                ("users", ()): load.users,
+                ("requests_queued", ()): load.queued,
+                ("requests_in_service", ()): load.in_service,
             }
-            if glance.done_share is not None:
-                states["progress_ratio", ()] = glance.done_share
-            for tier in glance.tiers:
+            if load.done_share is not None:
+                states["progress_ratio", ()] = load.done_share
+            for tier in load.tiers:
                 labels = (tier.tier.value,)
                 states["tier_used_bytes", labels] = tier.used_bytes
                 states["tier_limit_bytes", labels] = tier.limit_bytes

@@ -25,15 +25,15 @@ from kvspill.result.schema_honesty import Caution
 from kvspill.result.warnings.settings import BAD_ROWS, OP_LOG
 from kvspill.run.build import build_accountant, build_cache, build_engine
 from kvspill.run.ceiling import null_ceiling
-from kvspill.run.checkpoint import Keeper, so_far
-from kvspill.run.glance import Glance, look, whole
 from kvspill.run.health import Health
 from kvspill.run.plan import Plan
 from kvspill.run.progress import Progress
 from kvspill.run.ranks import Ranks, share_of
+from kvspill.run.ranks.checkpoint import Keeper, so_far
 from kvspill.run.sharing import places_of
 from kvspill.run.signals import Interrupts
 from kvspill.run.stages import OneStage, Policy, Stage, Stages
+from kvspill.run.status import LoadStatus, look, whole
 from kvspill.run.tracing import layers_of, start_tracing
 from kvspill.serving.accounting import Accountant
 from kvspill.serving.arrivals import ClosedArrivals, OpenArrivals
@@ -199,13 +199,13 @@ class Load:
         holding = asyncio.ensure_future(hold())
         start_ns = self.world.now_ns()
 
-        def own() -> Glance:
+        def own() -> LoadStatus:
             # What a plain run measured still stands while its last operations return.
             recorder = stages.measuring if self.config.enable_autoscaling else stages.latest
             return look(self.world, start_ns, self.config, engine, recorder, cache, self.share)
 
-        def see() -> Glance:
-            return whole(own(), self.ranks.glances(), each_whole=self.config.per_rank)
+        def see() -> LoadStatus:
+            return whole(own(), self.ranks.statuses(), each_whole=self.config.per_rank)
 
         shown = self.progress.watch(self.world, see, stages, policy)
         beside = [asyncio.ensure_future(work) for work in (shown, health.watch(engine.interrupt))]

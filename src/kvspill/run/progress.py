@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import IO, TYPE_CHECKING
 
 from kvspill.records import NS_PER_SEC
-from kvspill.run.glance import Glance, Recent, block, fitted, line, search_line, search_lines
 from kvspill.run.live import Live
 from kvspill.run.stages import Policy, Stages
+from kvspill.run.status import LoadStatus, Recent, block, fitted, line, search_line, search_lines
 from kvspill.texts import make_console, mute, one_line, put
 from kvspill.world import World
 
@@ -66,7 +66,9 @@ class Progress:
         elif done >= total:
             self.say(text)
 
-    async def watch(self, world: World, see: Callable[[], Glance], stages: Stages, policy: Policy) -> None:
+    async def watch(
+        self, world: World, see: Callable[[], LoadStatus], stages: Stages, policy: Policy
+    ) -> None:
         """Show the state of the run until cancelled; of a search, that of the stage under way."""
         recent = Recent()
 

@@ -27,11 +27,11 @@ from kvspill.result.warnings.devices import IO_LIMITED
 from kvspill.result.warnings.loads import CPU_LIMITED
 from kvspill.run.calibrated import calibration_cautions
 from kvspill.run.file_limit import check_file_limit
-from kvspill.run.meeting import Company, meet, raise_first
 from kvspill.run.plan import Plan
 from kvspill.run.preflight import check_load, check_machine
 from kvspill.run.progress import Progress
 from kvspill.run.ranks import Ranks, for_rank
+from kvspill.run.ranks.meeting import Company, meet, raise_first
 from kvspill.run.settle import counts_prompts, settled
 from kvspill.run.signals import Interrupts, cut_off
 from kvspill.run.stores import addresses

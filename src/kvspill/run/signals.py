@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from kvspill.errors import SIGNALS
 from kvspill.imports import importing
 from kvspill.machine.handlers import is_taken
-from kvspill.machine.unheard import heard
+from kvspill.machine.hung_main import heard
 from kvspill.waiting import hurry
 
 _STOPPED_BY = "stopped by "

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from kvspill.cache.cache import Cache
 from kvspill.machine.probes import Probe
+from kvspill.measure.observers import Tee
 from kvspill.measure.recorder import Recorder
-from kvspill.measure.tee import Tee
 from kvspill.measure.watch import WindowWatch
 from kvspill.records import Observer
 from kvspill.result.facts import COUNTS, RunFacts, added

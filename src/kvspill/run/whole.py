@@ -15,7 +15,7 @@ from kvspill.result.result import build_result, settings_of
 from kvspill.result.schema import InFlight, RankRow, RankTable, Result
 from kvspill.result.schema_honesty import Caution
 from kvspill.result.warnings import loads
-from kvspill.run.stragglers import relative_speeds
+from kvspill.run.ranks.stragglers import relative_speeds
 from kvspill.texts import duration
 
 STRAGGLER_SHARE = 0.8

@@ -8,7 +8,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from kvspill.storage.living import process_of
 from kvspill.storage.rundir import (
     DIRECTORY,
     MARKER,
@@ -24,6 +23,7 @@ from kvspill.storage.rundir import (
     run_names,
     usage_errors,
 )
+from kvspill.storage.running import process_of
 
 _MODE = 0o700
 _LOCK_SECONDS = 1.0

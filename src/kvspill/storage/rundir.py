@@ -13,7 +13,7 @@ from pathlib import Path
 
 from kvspill.errors import UsageError, reason_of
 from kvspill.machine.kernel import mount_id, path_of
-from kvspill.storage.living import process_of
+from kvspill.storage.running import process_of
 
 MARKER = ".kvspill-run"
 CLAIM = ".kvspill-claim"

@@ -18,9 +18,9 @@ from kvspill.run.runner import make_plan, plan_together, run_trials
 from kvspill.run.signals import Interrupts, by_signal, cut_off
 from kvspill.spare import kept_in, spare_copy
 from kvspill.suite.closing import finish, kept
-from kvspill.suite.kept import hold
 from kvspill.suite.manifest import NAME as MANIFEST_NAME
 from kvspill.suite.manifest import Manifest, Row, RowStatus, is_suite, locked, save, settle
+from kvspill.suite.provenance import without_foreign
 from kvspill.suite.scenario import to_config, unavailable
 from kvspill.suite.sizing import budget_text
 from kvspill.suite.submission import SUBMISSION
@@ -167,7 +167,7 @@ def run_folder(
     with locked(folder):
         if is_suite(folder):
             # Another process may have gone on with it until a moment ago: its rows are not to run twice.
-            manifest, _ = hold(folder, settle(folder, manifest))
+            manifest, _ = without_foreign(folder, settle(folder, manifest))
         save(folder, manifest)
         manifest, interrupted = run_rows(folder, manifest, progress, debug, ranks)
         problem = kept(lambda: save(folder, manifest))

@@ -12,7 +12,7 @@ from kvspill.errors import INTERRUPTED, KvspillError
 from kvspill.result.ranking import faults_text
 from kvspill.result.schema import Result
 from kvspill.result.warnings.devices import LEFT_BEHIND
-from kvspill.run.glance import fitted
+from kvspill.run.status import fitted
 from kvspill.suite import backends
 from kvspill.suite.advice import advise
 from kvspill.suite.backends import BACKENDS

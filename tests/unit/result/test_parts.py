@@ -26,7 +26,7 @@ from kvspill.run.backends import open_backends
 from kvspill.run.plan import Plan
 from kvspill.run.progress import Progress
 from kvspill.run.ranks import Gathered, Ranks
-from kvspill.run.stragglers import relative_speeds
+from kvspill.run.ranks.stragglers import relative_speeds
 from kvspill.run.trial import run_trial
 from kvspill.run.whole import whole_result
 from kvspill.storage.base import STORE_RESTARTS

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kvspill.run import mpi
+from kvspill.run.ranks import mpi
 
 
 class Stub:

@@ -9,10 +9,13 @@ import pytest
 
 from kvspill.config import Config
 from kvspill.records import GIB, Tier
-from kvspill.run.glance import (
-    Glance,
+from kvspill.run.progress import Progress
+from kvspill.run.ranks.several import Together
+from kvspill.run.runner import make_plan, run_trials
+from kvspill.run.status import (
+    LoadStatus,
     Recent,
-    TierGlance,
+    TierStatus,
     block,
     clock,
     fitted,
@@ -22,9 +25,6 @@ from kvspill.run.glance import (
     search_lines,
     whole,
 )
-from kvspill.run.progress import Progress
-from kvspill.run.runner import make_plan, run_trials
-from kvspill.run.together import Together
 from kvspill.world import World, run_virtual
 
 
@@ -35,7 +35,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def glance(elapsed: float = 30.0, **changes: object) -> Glance:
+def glance(elapsed: float = 30.0, **changes: object) -> LoadStatus:
     values: dict[str, object] = {
         "elapsed_seconds": elapsed,
         "duration_seconds": 60.0,
@@ -51,11 +51,11 @@ def glance(elapsed: float = 30.0, **changes: object) -> Glance:
         "errors": 3,
         "failed": 2,
         "tiers": (
-            TierGlance(Tier.GPU, True, 0, 0, GIB, 4 * GIB),
-            TierGlance(Tier.STORAGE, False, 48 * GIB, 12 * GIB, 2 * GIB, 1 << 60),
+            TierStatus(Tier.GPU, True, 0, 0, GIB, 4 * GIB),
+            TierStatus(Tier.STORAGE, False, 48 * GIB, 12 * GIB, 2 * GIB, 1 << 60),
         ),
     }
-    return Glance(**{**values, **changes})  # type: ignore[arg-type]
+    return LoadStatus(**{**values, **changes})  # type: ignore[arg-type]
 
 
 def test_the_block_shows_time_left_users_queue_tiers_hits_and_errors() -> None:
@@ -134,7 +134,7 @@ def test_rank_0_sees_what_the_loads_of_the_others_look_like_r3() -> None:
 
     async def turns() -> None:
         tasks = [asyncio.ensure_future(rank.attend()) for rank in ranks]
-        while len(ranks[0].glances()) < 2:
+        while len(ranks[0].statuses()) < 2:
             await asyncio.sleep(0)
         for task in tasks:
             task.cancel()
@@ -142,12 +142,12 @@ def test_rank_0_sees_what_the_loads_of_the_others_look_like_r3() -> None:
     for index, rank in enumerate(ranks):
         rank.load_begins(print, lambda: None, lambda errors=index: glance(errors=errors), None)  # type: ignore[misc]
     asyncio.run(asyncio.wait_for(turns(), 10.0))
-    assert sorted(seen.errors for seen in ranks[0].glances()) == [1, 2]
-    assert ranks[1].glances() == []
+    assert sorted(seen.errors for seen in ranks[0].statuses()) == [1, 2]
+    assert ranks[1].statuses() == []
 
 
-def _storage(read: int) -> TierGlance:
-    return TierGlance(Tier.STORAGE, False, read, 12 * GIB, 0, 1 << 60)
+def _storage(read: int) -> TierStatus:
+    return TierStatus(Tier.STORAGE, False, read, 12 * GIB, 0, 1 << 60)
 
 
 def test_warming_up_is_said_in_block_and_line() -> None:
@@ -218,7 +218,7 @@ def test_a_line_of_a_search_in_a_log_has_120_columns_at_most(measuring: bool) ->
         if measuring
         else "slo: 1,000 users, settling, measured again because its last window left doubt"
     )
-    tiers = tuple(TierGlance(tier, False, 48 * GIB, 12 * GIB, GIB, 4 * GIB) for tier in Tier)
+    tiers = tuple(TierStatus(tier, False, 48 * GIB, 12 * GIB, GIB, 4 * GIB) for tier in Tier)
     text = search_line(glance(tiers=tiers), status, measuring)
     assert len(text) <= 120
     said = status.removesuffix(", 5.0% allowed")

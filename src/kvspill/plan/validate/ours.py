@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from kvspill.config import Config
-from kvspill.measure.tee import Tee
+from kvspill.measure.observers import Tee
 from kvspill.plan.validate.drivers.cold import forget
 from kvspill.records import QoS, Request, Tier
 from kvspill.run.backends import open_backends

@@ -4,7 +4,7 @@ from kvspill.cache.cache import Cache
 from kvspill.plugins import Plugin
 from kvspill.records import HitType, PlannedOp, Purpose, Request, Verb, entry_key
 from kvspill.serving.io_models import InTheOpen, IoOptions, Service
-from kvspill.serving.io_models.own_entry import read_or_rebuild, serve_own
+from kvspill.serving.io_models.whole_entry import read_or_rebuild, serve_own
 
 # Bound once, for an Enum looks its members up anew each time, and every arrival is planned.
 _READ, _WRITE = Verb.READ, Verb.WRITE

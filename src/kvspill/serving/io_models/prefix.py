@@ -11,7 +11,7 @@ from kvspill.records import Outcome, PlannedOp, Purpose, Request, Tier, Verb
 from kvspill.serving.chains import Chain, chain_of
 from kvspill.serving.ends import Ends
 from kvspill.serving.io_models import IoOptions, Service
-from kvspill.serving.io_models.own_entry import read_or_rebuild
+from kvspill.serving.io_models.whole_entry import read_or_rebuild
 from kvspill.serving.write_behind import Reservation, WriteBehind
 
 _ROUNDS_MAX = 64

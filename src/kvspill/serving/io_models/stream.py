@@ -4,7 +4,7 @@ from kvspill.cache.cache import Cache
 from kvspill.plugins import Plugin
 from kvspill.records import PlannedOp, Purpose, Request, Verb
 from kvspill.serving.io_models import InTheOpen, IoOptions, Service
-from kvspill.serving.io_models.own_entry import serve_own
+from kvspill.serving.io_models.whole_entry import serve_own
 
 
 class StreamModel(InTheOpen):

@@ -94,7 +94,7 @@ def room(address: str, options: Mapping[str, Any]) -> int | None:
 
 def ask(address: str, options: Mapping[str, Any]) -> "list[Finding]":
     """Whether the server answers, and what it says of itself."""
-    from kvspill.storage.redis.asking import ask_address
+    from kvspill.storage.redis.doctor import ask_address
 
     return ask_address(_access(address, options))
 

@@ -28,7 +28,7 @@ def clean(address: str, options: Mapping[str, Any]) -> "Cleaned":
 
 def ask(address: str, options: Mapping[str, Any]) -> "list[Finding]":
     """Whether the store answers, and how."""
-    from kvspill.storage.objects.asking import ask_address
+    from kvspill.storage.objects.doctor import ask_address
 
     return ask_address(address, options)
 

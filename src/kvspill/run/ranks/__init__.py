@@ -15,8 +15,8 @@ from kvspill.workload.divided import ALL_USERS, Share
 from kvspill.world import World
 
 if TYPE_CHECKING:
-    from kvspill.run.checkpoint import Keeper
-    from kvspill.run.glance import Glance
+    from kvspill.run.ranks.checkpoint import Keeper
+    from kvspill.run.status import LoadStatus
 
 _SAYING_SECONDS_MAX = 5.0
 """So long rank 0 may be behind the others: ended before, it could not say why."""
@@ -107,13 +107,13 @@ class Ranks:
         self,
         stop: Callable[[str], None],
         so_far: Callable[[], bytes | None],
-        look: "Callable[[], Glance]",
+        look: "Callable[[], LoadStatus]",
         keeper: "Keeper | None",
     ) -> None:
         """From now on the end of another rank's load calls `stop`; rank 0 sees every second what a look at
         the others shows, and its keeper gets what all ranks have measured so far, again and again."""
 
-    def glances(self) -> "list[Glance]":
+    def statuses(self) -> "list[LoadStatus]":
         """On rank 0: what the other ranks' loads looked like a moment ago."""
         return []
 
@@ -154,7 +154,7 @@ def join(config: Config, *, simulated: bool) -> Ranks:
     if simulated:
         refuse_several("a simulation", "start it without mpirun or srun, or give --ranks off")
     try:
-        from kvspill.run.mpi import join_mpi
+        from kvspill.run.ranks.mpi import join_mpi
 
         return join_mpi(launch, config.ranks_timeout)
     except UsageError as error:

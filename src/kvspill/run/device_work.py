@@ -18,7 +18,7 @@ _CLOSING_SECONDS = 1.5
 """After a signal: a command ends within 3 s of it."""
 
 
-def run_aside(
+def run_device_work(
     main: Callable[[World, list[Backend]], Coroutine[Any, Any, T]],
     seed: int,
     directories: Sequence[Path],

@@ -18,7 +18,7 @@ _MASK = "**********"
 """How a secret stands in a result; another machine may lack it."""
 
 
-def hold(folder: Path, manifest: Manifest) -> tuple[Manifest, list[str]]:
+def without_foreign(folder: Path, manifest: Manifest) -> tuple[Manifest, list[str]]:
     """The suite without the results that its rows would not give now, and a line about each of them."""
     said = []
     for number, row in enumerate(manifest.rows):

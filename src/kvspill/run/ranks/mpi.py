@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from kvspill.errors import SIGNALS, KvspillError, UsageError
 from kvspill.machine.launcher import Launched
-from kvspill.run.together import Together
+from kvspill.run.ranks.several import Together
 from kvspill.storage.rundir import clean
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from typing import Any, Protocol, TypeVar
 from kvspill.errors import KvspillError
 from kvspill.records import NS_PER_MS
 from kvspill.result.parts import Part, unpacked
-from kvspill.run.checkpoint import Keeper
-from kvspill.run.glance import Glance
 from kvspill.run.ranks import Gathered, LeaderLost, RankFailed, Ranks, Start
+from kvspill.run.ranks.checkpoint import Keeper
 from kvspill.run.signals import by_signal
+from kvspill.run.status import LoadStatus
 from kvspill.world import World
 
 T = TypeVar("T")
@@ -82,8 +82,8 @@ class Together(Ranks):
         self._so_far: Callable[[], bytes | None] = lambda: None
         self._keeper: Keeper | None = None
         self._kept = 0.0
-        self._look: Callable[[], Glance]
-        self._glances: dict[int, Glance] = {}
+        self._look: Callable[[], LoadStatus]
+        self._statuses: dict[int, LoadStatus] = {}
         self._latest: dict[int, bytes] = {}
         """What each rank had measured when it last said so."""
         self._parts: dict[int, Part] = {}
@@ -130,7 +130,7 @@ class Together(Ranks):
             self._parts[source] = content
         elif kind == "alive":
             if content is not None:
-                self._glances[source] = content
+                self._statuses[source] = content
         elif kind == "so far":
             self._latest[source] = content
         elif kind == "failed":
@@ -196,20 +196,20 @@ class Together(Ranks):
         self,
         stop: Callable[[str], None],
         so_far: Callable[[], bytes | None],
-        look: Callable[[], Glance],
+        look: Callable[[], LoadStatus],
         keeper: Keeper | None,
     ) -> None:
         self._stop, self._so_far, self._look, self._keeper = stop, so_far, look, keeper
         # The others tell theirs a moment before rank 0 keeps what it has.
         self._kept = time.monotonic() - (self.index != 0)
         self._latest.clear()
-        self._glances.clear()
+        self._statuses.clear()
         self._said = 0.0
         if self.ended is not None:
             stop(self.ended)
 
-    def glances(self) -> list[Glance]:
-        return list(self._glances.values())
+    def statuses(self) -> list[LoadStatus]:
+        return list(self._statuses.values())
 
     def uses(self, directories: Sequence[Path]) -> None:
         self._box.clean_up(directories)

@@ -23,7 +23,7 @@ LABELS = {Tier.GPU: "GPU", Tier.CPU: "CPU", Tier.STORAGE: "storage"}
 
 
 @dataclass(frozen=True, slots=True)
-class TierGlance:
+class TierStatus:
     """A tier's bytes since the window opened, and what it holds now."""
 
     tier: Tier
@@ -35,7 +35,7 @@ class TierGlance:
 
 
 @dataclass(frozen=True, slots=True)
-class Glance:
+class LoadStatus:
     """Counters since the window opened."""
 
     elapsed_seconds: float
@@ -52,7 +52,7 @@ class Glance:
     errors: int
     failed: int
     """Requests, from the first on."""
-    tiers: tuple[TierGlance, ...]
+    tiers: tuple[TierStatus, ...]
 
     @property
     def measured_seconds(self) -> float:
@@ -75,10 +75,10 @@ _ADDED = ("users", "in_service", "queued", "completed", "tokens", "hits", "misse
 _ADDED_OF_TIER = ("read_bytes", "written_bytes", "used_bytes", "limit_bytes")
 
 
-def whole(own: Glance, others: Sequence[Glance], *, each_whole: bool) -> Glance:
+def whole(own: LoadStatus, others: Sequence[LoadStatus], *, each_whole: bool) -> LoadStatus:
     """The state of all ranks, by the clock of this one. Each_whole: every rank has the whole load."""
     every = [own, *others]
-    by_tier = zip(*(glance.tiers for glance in every), strict=True)
+    by_tier = zip(*(found.tiers for found in every), strict=True)
     tiers = tuple(replace(same[0], **added(same, *_ADDED_OF_TIER)) for same in by_tier)
     requests_max = own.requests_max
     if each_whole and requests_max is not None:
@@ -94,7 +94,7 @@ def look(
     recorder: Recorder | None,
     cache: Cache,
     share: Share = ALL_USERS,
-) -> Glance:
+) -> LoadStatus:
     """Read the counters now; cheap enough to be done every second. Without a recorder nothing is measured.
 
     The users are those of the share.
@@ -108,7 +108,7 @@ def look(
     for (outcome, *_rest), count in recorder.lookups.items():
         outcomes[outcome] += count
     tiers = tuple(
-        TierGlance(
+        TierStatus(
             tier=tier.name,
             modelled=tier.backend.capabilities.modelled,
             read_bytes=sum(recorder.lane(tier.name, Verb.READ).nbytes.values()),
@@ -118,7 +118,7 @@ def look(
         )
         for tier in cache.tiers
     )
-    return Glance(
+    return LoadStatus(
         elapsed_seconds=(now_ns - start_ns) / NS_PER_SEC,
         duration_seconds=config.duration,
         warmup_seconds=(recorder.window_start_ns - start_ns) / NS_PER_SEC,
@@ -137,27 +137,27 @@ def look(
 
 
 class Recent:
-    """The last few glances, for rates that show what happens now and not since the beginning."""
+    """The last few statuses, for rates that show what happens now and not since the beginning."""
 
     def __init__(self) -> None:
-        self._glances: deque[Glance] = deque()
+        self._statuses: deque[LoadStatus] = deque()
 
-    def before(self, now: Glance) -> Glance | None:
+    def before(self, now: LoadStatus) -> LoadStatus | None:
         """Keep this one; returns the oldest that is still recent."""
-        while self._glances and now.elapsed_seconds - self._glances[0].elapsed_seconds > _RECENT_SECONDS:
-            self._glances.popleft()
-        oldest = self._glances[0] if self._glances else None
-        self._glances.append(now)
+        while self._statuses and now.elapsed_seconds - self._statuses[0].elapsed_seconds > _RECENT_SECONDS:
+            self._statuses.popleft()
+        oldest = self._statuses[0] if self._statuses else None
+        self._statuses.append(now)
         return oldest
 
 
-def block(now: Glance, before: Glance | None) -> list[str]:
+def block(now: LoadStatus, before: LoadStatus | None) -> list[str]:
     """The lines of the block: time, load, each tier, and what came of it."""
     tiers = [_tier_line(number, now, before) for number in range(len(now.tiers))]
     return [_time_line(now), _load_line(now), *tiers, _outcome_line(now, before)]
 
 
-def _time_line(now: Glance) -> str:
+def _time_line(now: LoadStatus) -> str:
     share = now.done_share
     bar = "" if share is None else f"[{'#' * round(share * _BAR_CELLS):.<{_BAR_CELLS}}] {share:4.0%}  "
     text = f"{bar}{clock(now.elapsed_seconds)}"
@@ -169,14 +169,14 @@ def _time_line(now: Glance) -> str:
     return text + ("  (warming up)" if now.elapsed_seconds < now.warmup_seconds else "")
 
 
-def _load_line(now: Glance) -> str:
+def _load_line(now: LoadStatus) -> str:
     return (
         f"users {now.users:,}   in service {now.in_service:,}   queued {now.queued:,}   "
         f"completed {now.completed:,}"
     )
 
 
-def search_lines(now: Glance, status: str, measuring: bool) -> list[str]:
+def search_lines(now: LoadStatus, status: str, measuring: bool) -> list[str]:
     """The block of a search; rates are those of its present stage."""
     time_text = _time_of(now)
     if now.duration_seconds is not None:
@@ -188,7 +188,7 @@ def search_lines(now: Glance, status: str, measuring: bool) -> list[str]:
     return [f"{time_text}   {status}", _load_line(now), *tiers, _outcome_line(now, None) + failures]
 
 
-def search_line(now: Glance, status: str, measuring: bool) -> str:
+def search_line(now: LoadStatus, status: str, measuring: bool) -> str:
     """The same in one line of a log: the state, whether anything failed, and the rest as there is room."""
     state = f"{_time_of(now)} {status}"
     failures = f", {now.errors:,} errors" + (f", {now.failed:,} failed requests" if now.failed else "")
@@ -202,12 +202,12 @@ def search_line(now: Glance, status: str, measuring: bool) -> str:
     return text
 
 
-def _time_of(now: Glance) -> str:
+def _time_of(now: LoadStatus) -> str:
     whole = "" if now.duration_seconds is None else f" of {clock(now.duration_seconds)}"
     return f"{clock(now.elapsed_seconds)}{whole}"
 
 
-def _tier_line(number: int, now: Glance, before: Glance | None) -> str:
+def _tier_line(number: int, now: LoadStatus, before: LoadStatus | None) -> str:
     tier = now.tiers[number]
     read, written = rates(number, now, before)
     label = LABELS[tier.tier] + (" (modelled)" if tier.modelled else "")
@@ -218,7 +218,7 @@ def _tier_line(number: int, now: Glance, before: Glance | None) -> str:
     )
 
 
-def rates(number: int, now: Glance, before: Glance | None) -> tuple[float, float]:
+def rates(number: int, now: LoadStatus, before: LoadStatus | None) -> tuple[float, float]:
     """GiB/s read and written by a tier since `before`, or since the window opened."""
     tier = now.tiers[number]
     if before is None:
@@ -230,7 +230,7 @@ def rates(number: int, now: Glance, before: Glance | None) -> tuple[float, float
     return (read / GIB / seconds, written / GIB / seconds) if seconds > 0 else (0.0, 0.0)
 
 
-def _outcome_line(now: Glance, before: Glance | None) -> str:
+def _outcome_line(now: LoadStatus, before: LoadStatus | None) -> str:
     hits = "-" if now.hit_rate is None else f"{now.hit_rate:.0%}"
     earlier_tokens, seconds = (0, now.measured_seconds)
     if before is not None:
@@ -239,7 +239,7 @@ def _outcome_line(now: Glance, before: Glance | None) -> str:
     return f"hits {hits}   {tokens:,.0f} tok/s   errors {now.errors:,}"
 
 
-def line(now: Glance) -> str:
+def line(now: LoadStatus) -> str:
     """The same in one line, with rates since the window opened."""
     whole = f"/{now.duration_seconds:.0f}" if now.duration_seconds is not None else ""
     parts = [
@@ -259,7 +259,7 @@ def line(now: Glance) -> str:
     return "  ".join(parts)
 
 
-def _speeds(now: Glance) -> Iterator[str]:
+def _speeds(now: LoadStatus) -> Iterator[str]:
     """What each tier read and wrote since the window opened."""
     for number, tier in enumerate(now.tiers):
         read, written = rates(number, now, None)
