@@ -82,8 +82,8 @@ def speeds(results: Mapping[str, Result]) -> Grid:
                 share,
                 _figure(result.number("tier_storage_read_bandwidth_gbps"), 3),
                 _figure(result.number("tier_storage_write_bandwidth_gbps"), 3),
-                _time(result.number("storage_read_p95_ms")),
-                _time(result.number("storage_read_first_byte_p95_ms")),
+                duration(result.number("storage_read_p95_ms")),
+                duration(result.number("storage_read_first_byte_p95_ms")),
             )
         )
     return TABLE, rows
@@ -175,7 +175,3 @@ def _figure(value: float | None, digits: int) -> str:
 
 def _share(value: float | None) -> str:
     return NONE if value is None else f"{value:.1%}"
-
-
-def _time(value_ms: float | None) -> str:
-    return NONE if value_ms is None else duration(value_ms)

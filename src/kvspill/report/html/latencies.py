@@ -17,14 +17,9 @@ from kvspill.report.html.facts import (
 )
 from kvspill.report.html.figure import Figure, Group
 from kvspill.report.html.specs import Spec
+from kvspill.result.bottleneck import PARTS
 from kvspill.texts import significant, size_text
 
-PARTS = {
-    "queue wait": "queue_wait_completed_ms",
-    "storage I/O": "storage_io_latency_ms",
-    "generation": "generation_latency_ms",
-    "other": "other_ms",
-}
 _REQUEST_PARTS = {
     "end to end": "request_end_to_end",
     "queue wait": "request_queue",
@@ -46,13 +41,13 @@ def breakdown(results: Sequence[Labelled]) -> Iterator[Figure]:
     rows: list[Spec] = []
     table = []
     for item in results:
-        found = {part: item.result.statistics(name) for part, name in PARTS.items()}
+        found = {part: item.result.statistics(name) for name, part in PARTS.items()}
         means = {part: statistics["mean"] for part, statistics in found.items() if statistics}
         if len(means) < len(PARTS):
             continue
         whole = sum(means.values())
         for rank, (part, value) in enumerate(means.items()):
-            rows.append({"row": item.label, "series": part, "value": value, "rank": rank})
+            rows.append(specs.bar(item.label, part, value, rank))
             share = f"{value / whole:.1%}" if whole else "-"
             table.append((item.label, part, significant(value), share))
     if rows:
@@ -61,7 +56,9 @@ def breakdown(results: Sequence[Labelled]) -> Iterator[Figure]:
             "Where a request's time goes",
             "Mean time of a completed request",
             "Queue wait, storage I/O, generation and the rest add up to the mean end-to-end latency.",
-            specs.bars(rows, "milliseconds", [row["row"] for row in rows], list(PARTS), stacked=True),
+            specs.bars(
+                rows, "milliseconds", [row["row"] for row in rows], list(PARTS.values()), stacked=True
+            ),
             ("result", "part", "mean ms", "share"),
             table,
         )

@@ -21,7 +21,7 @@ def layer_figures(results: Sequence[Labelled]) -> Iterator[Figure]:
             before = "" if len(results) == 1 else f"{item.label}: "
             for label, name, part, share in _parts(verb, found[verb]):
                 rank = len(rows)
-                rows.append({"row": before + label, "series": name, "value": part["mean"], "rank": rank})
+                rows.append(specs.bar(before + label, name, part["mean"], rank))
                 table.append((before + label, name, *(significant(part[column]) for column in SHOWN), share))
     order = [str(row["row"]) for row in rows]
     if rows:

@@ -30,14 +30,8 @@ def _bars(metric: Metric, results: Sequence[Labelled]) -> Iterator[Figure]:
         return
     share, scale = metric.metric.unit == "ratio", scale_of(metric, results)
     unit, factor = ("share", 1.0) if share else (scale.unit, scale.factor)
-    rows: list[specs.Spec] = [
-        {
-            "row": item.row or item.label,
-            "series": item.group or "result",
-            "value": value * factor,
-            "rank": 0,
-        }
-        for item, value in found
+    rows = [
+        specs.bar(item.row or item.label, item.group or "result", value * factor) for item, value in found
     ]
     groups = list(dict.fromkeys(item.group or "result" for item in results))
     left_out = {

@@ -48,7 +48,7 @@ def _tier_bytes(results: Sequence[Labelled]) -> Iterator[Figure]:
                 value = item.result.number(f"tier_{tier}_kv_bytes_{word}_gb")
                 if value:
                     row = _row(results, item, tier_label([item], tier) if len(results) == 1 else tier)
-                    rows.append({"row": row, "series": word, "value": value, "rank": rank})
+                    rows.append(specs.bar(row, word, value, rank))
                     table.append((row, word, number(value)))
     if rows:
         yield Figure(
@@ -64,7 +64,7 @@ def _tier_bytes(results: Sequence[Labelled]) -> Iterator[Figure]:
 
 def _phase_bytes(results: Sequence[Labelled]) -> Iterator[Figure]:
     found = [(item, shown, value) for item, shown, value in stat_rows(results, _PHASES) if value > 0]
-    rows = [{"row": shown, "series": item.label, "value": value, "rank": 0} for item, shown, value in found]
+    rows = [specs.bar(shown, item.label, value) for item, shown, value in found]
     if rows:
         order = [shown for shown in _PHASES if any(row["row"] == shown for row in rows)]
         yield Figure(
@@ -123,9 +123,7 @@ def _shares(
     results: Sequence[Labelled],
     found: Sequence[tuple[Labelled, str, float]],
 ) -> Figure:
-    rows: list[Spec] = [
-        {"row": shown, "series": item.label, "value": value, "rank": 0} for item, shown, value in found
-    ]
+    rows: list[Spec] = [specs.bar(shown, item.label, value) for item, shown, value in found]
     order = [shown for _, shown, _ in found]
     spec = specs.bars(rows, "share found", order, [item.label for item in results], share=True)
     table = [(shown, item.label, f"{value:.2%}") for item, shown, value in found]
@@ -142,7 +140,7 @@ def classes(results: Sequence[Labelled]) -> Iterator[Figure]:
                 continue
             row = _row(results, item, str(name))
             if sla.met is not None:
-                rows.append({"row": row, "series": "within target", "value": sla.compliance, "rank": 0})
+                rows.append(specs.bar(row, "within target", sla.compliance))
             times = (significant(value) for value in (sla.added_p95_ms, sla.actual_p95_ms))
             table.append((row, f"{sla.compliance:.1%}", *times, f"{sla.target_p95_ms:,g}", sla.verdict))
     # Bars without length show nothing, and beside one result's verdict stands a table of its classes.
@@ -188,9 +186,7 @@ def ranking(results: Sequence[Labelled]) -> Iterator[Figure]:
         known = sorted(((v, name) for name, v in values.items() if v), reverse=True)
         if len(known) < 2:
             continue
-        rows: list[Spec] = [
-            {"row": name, "series": "result", "value": value, "rank": 0} for value, name in known
-        ]
+        rows: list[Spec] = [specs.bar(name, "result", value) for value, name in known]
         slowest = known[-1][0]
         title = COLUMN[metric].shown_title
         yield Figure(

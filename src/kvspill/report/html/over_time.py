@@ -19,6 +19,7 @@ from kvspill.report.html.figure import Figure, Group
 from kvspill.report.html.specs import Spec
 from kvspill.report.numbers import counted
 from kvspill.report.numbers import figure as number
+from kvspill.result.schema import Result
 
 IN_FLIGHT = "storage_in_flight"
 DEVICE_QUEUE = "device_queue_ms_per_sec"
@@ -33,7 +34,8 @@ _TIME: Spec = {
 }
 
 
-Read = Callable[[Labelled, str], list[tuple[float, float]]]
+Points = list[tuple[float, float]]
+Read = Callable[[Result, str], Points]
 
 
 def over_time_figures(results: Sequence[Labelled]) -> Iterator[Figure]:
@@ -46,7 +48,7 @@ def over_time_figures(results: Sequence[Labelled]) -> Iterator[Figure]:
 
 
 def _over_time(group: Group, says: str, unit: str, read: Read) -> Iterator[Figure]:
-    found = [(name, read(item, column)) for name, item, column in group.series]
+    found = [(name, read(item.result, column)) for name, item, column in group.series]
     # A line of zeros says nothing that its absence does not.
     known = [(name, points) for name, points in found if any(value for _, value in points)]
     if not known:
@@ -91,13 +93,13 @@ def _together(points: int) -> int:
     return max(1, math.ceil(points / _POINTS_OF_MANY))
 
 
-def _averaged(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
+def _averaged(points: Points) -> Points:
     together = _together(len(points))
     parts = [points[start : start + together] for start in range(0, len(points), together)]
     return [(part[0][0], sum(value for _, value in part) / len(part)) for part in parts]
 
 
-def _values(known: Sequence[tuple[str, list[tuple[float, float]]]]) -> Iterator[tuple[str, list[float]]]:
+def _values(known: Sequence[tuple[str, Points]]) -> Iterator[tuple[str, list[float]]]:
     for name, points in known:
         yield name, [value for _, value in points]
 
@@ -106,21 +108,13 @@ def _one_per_result(results: Sequence[Labelled], column: str) -> list[tuple[str,
     return [(item.label, item, column) for item in results]
 
 
-def _rate(item: Labelled, column: str) -> list[tuple[float, float]]:
-    return timeline(item.result, column)
-
-
-def _state(item: Labelled, column: str) -> list[tuple[float, float]]:
-    return gauge(item.result, column)
-
-
 def _throughput(results: Sequence[Labelled]) -> Iterator[Figure]:
     for column, title, unit in (
         ("tokens", "Throughput over time", "generated tokens/s"),
         ("requests", "Requests completed over time", "requests/s"),
     ):
         group = Group(f"time-{column}", title, _one_per_result(results, column))
-        yield from _over_time(group, "Counted when a request completes.", unit, _rate)
+        yield from _over_time(group, "Counted when a request completes.", unit, timeline)
 
 
 def _by_verb(
@@ -141,8 +135,8 @@ def _by_verb(
 
 
 def _bandwidths(results: Sequence[Labelled]) -> Iterator[Figure]:
-    def gib_per_sec(item: Labelled, column: str) -> list[tuple[float, float]]:
-        return timeline(item.result, column, 1 / GIB)
+    def gib_per_sec(result: Result, column: str) -> Points:
+        return timeline(result, column, 1 / GIB)
 
     says = "Bytes that the tier moved, demotions included."
     for tier in tiers_of(results):
@@ -153,18 +147,18 @@ def _operations(results: Sequence[Labelled]) -> Iterator[Figure]:
     """Whole entries as the tier was asked for them, and I/Os as the kernel counted them."""
     if "storage" in tiers_of(results):
         says = "Entries or blocks completed, each of one or more I/Os."
-        yield from _by_verb(results, "storage", "operations", "ops", says, "operations/s", _rate)
+        yield from _by_verb(results, "storage", "operations", "ops", says, "operations/s", timeline)
     group = Group("device-iops", "I/Os of the device", _one_per_result(results, "device_ios_per_sec"))
     says = "Reads and writes that the kernel completed, other programs' included."
-    yield from _over_time(group, says, "I/Os per second", _state)
+    yield from _over_time(group, says, "I/Os per second", gauge)
 
 
 def _depth(results: Sequence[Labelled]) -> Iterator[Figure]:
     """What was under way: operations handed to the tier, and I/Os in the device's queue."""
 
-    def read(item: Labelled, column: str) -> list[tuple[float, float]]:
+    def read(result: Result, column: str) -> Points:
         scale = 1 / MS_PER_SEC if column == DEVICE_QUEUE else 1.0
-        return [(at, scale * value) for at, value in gauge(item.result, column)]
+        return [(at, scale * value) for at, value in gauge(result, column)]
 
     says = {
         IN_FLIGHT: "Operations handed to the storage tier and not yet answered, seen once a second.",
@@ -173,7 +167,7 @@ def _depth(results: Sequence[Labelled]) -> Iterator[Figure]:
     if len(results) == 1:
         names = {IN_FLIGHT: "operations of the tier", DEVICE_QUEUE: "I/Os at the device"}
         series = [(name, results[0], column) for column, name in names.items()]
-        seen = [text for column, text in says.items() if any(v for _, v in read(results[0], column))]
+        seen = [text for column, text in says.items() if any(v for _, v in read(results[0].result, column))]
         group = Group("depth", "Queue depth of storage", series)
         yield from _over_time(group, " ".join(seen), "under way", read)
         return
@@ -187,10 +181,10 @@ def _depth(results: Sequence[Labelled]) -> Iterator[Figure]:
 
 
 def _utilisation(results: Sequence[Labelled]) -> Iterator[Figure]:
-    def percent(item: Labelled, column: str) -> list[tuple[float, float]]:
-        share = 100 / MS_PER_SEC / device_count(item.result)
+    def percent(result: Result, column: str) -> Points:
+        share = 100 / MS_PER_SEC / device_count(result)
         # The kernel counts in ticks of some milliseconds, so that a second may have more than one.
-        return [(at, min(100.0, share * value)) for at, value in gauge(item.result, column)]
+        return [(at, min(100.0, share * value)) for at, value in gauge(result, column)]
 
     group = Group("utilisation", "Device utilisation", _one_per_result(results, "device_busy_ms_per_sec"))
     says = (
@@ -218,4 +212,4 @@ def _load(results: Sequence[Labelled]) -> Iterator[Figure]:
             for column, name in _LOAD.items()
         ]
     for group in groups:
-        yield from _over_time(group, says if "queue" in group.id else "Seen once a second.", "count", _state)
+        yield from _over_time(group, says if "queue" in group.id else "Seen once a second.", "count", gauge)

@@ -17,6 +17,7 @@ from kvspill.report.html.facts import Labelled, modelled, search_lever
 from kvspill.report.numbers import UNMEASURED, limit, volume, yes_no
 from kvspill.report.numbers import counted as amount
 from kvspill.report.numbers import figure as number
+from kvspill.report.settings import flatten
 from kvspill.result.schema import Result
 from kvspill.result.schema_base import Statistics
 from kvspill.texts import counted, duration, listed, significant, speed_text
@@ -295,16 +296,8 @@ def _rank_rows(result: Result) -> Iterator[Pair]:
 
 
 def config_rows(result: Result) -> Iterator[Pair]:
-    yield from _flat("config", result.config)
-    yield from _flat("environment", result.environment)
-
-
-def _flat(prefix: str, value: Any) -> Iterator[Pair]:
-    if isinstance(value, Mapping) and value:
-        for key, inner in value.items():
-            yield from _flat(f"{prefix}.{key}", inner)
-    elif value is not None and value != {}:
-        yield prefix, _text(value)
+    leaves = (*flatten("config", result.config), *flatten("environment", result.environment))
+    return ((name, _text(value)) for name, value in leaves if value is not None)
 
 
 def _text(value: Any) -> str:

@@ -61,12 +61,18 @@ def colour(
     names: Sequence[str], shown: Sequence[str] | None = None, symbol: str = "stroke", beside: int = 0
 ) -> Spec:
     """One colour per name, the same in every plot; the legend has only those that are shown."""
+    return _told_by(COLOURS, names, names if shown is None else shown, symbol, beside)
+
+
+def _told_by(
+    looks: Sequence[Any], names: Sequence[str], shown: Sequence[str], symbol: str, beside: int = 0
+) -> Spec:
     domain = list(dict.fromkeys(names))
     return {
         "field": "series",
         "type": "nominal",
-        "scale": {"domain": domain, "range": [COLOURS[n % len(COLOURS)] for n in range(len(domain))]},
-        "legend": _legend(domain, domain if shown is None else shown, symbol, beside),
+        "scale": {"domain": domain, "range": [looks[n % len(looks)] for n in range(len(domain))]},
+        "legend": _legend(domain, shown, symbol, beside),
     }
 
 
@@ -89,13 +95,7 @@ def _legend(domain: Sequence[str], shown: Sequence[str], symbol: str, beside: in
 
 def dash(names: Sequence[str], shown: Sequence[str]) -> Spec:
     """Lines differ by dash as well as by colour, for those who can't tell colours apart."""
-    domain = list(dict.fromkeys(names))
-    return {
-        "field": "series",
-        "type": "nominal",
-        "scale": {"domain": domain, "range": [_DASHES[n % len(_DASHES)] for n in range(len(domain))]},
-        "legend": _legend(domain, shown, "stroke"),
-    }
+    return _told_by(_DASHES, names, shown, "stroke")
 
 
 def framed(spec: Spec, height: int | Spec = HEIGHT) -> Spec:
@@ -279,6 +279,11 @@ def _middle_cut(name: str) -> str:
         return name
     head = _AXIS_CHARACTERS * 3 // 5
     return f"{name[:head]}…{name[head + 1 - _AXIS_CHARACTERS :]}"
+
+
+def bar(row: str, series: str, value: float, rank: int = 0) -> Spec:
+    """What one bar shows; of a stack the rank says which part comes first."""
+    return {"row": row, "series": series, "value": value, "rank": rank}
 
 
 def _bar_label(value: float, share: bool) -> str:
