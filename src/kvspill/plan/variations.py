@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from kvspill.config import Config
@@ -88,7 +89,7 @@ def _generation(config: Config, profile: Profile, factor: float) -> Changed | No
     return changed, profile
 
 
-def _people(config: Config, profile: Profile, what: str, factor: float) -> Changed | None:
+def _people(what: str, config: Config, profile: Profile, factor: float) -> Changed | None:
     """Personas who ask for more, or pause longer; a recording is as it is."""
     if config.recording is not None:
         return None
@@ -98,14 +99,6 @@ def _people(config: Config, profile: Profile, what: str, factor: float) -> Chang
         values[what] = [type(value)(value * factor) for value in values[what]]
         personas[name] = values
     return config.changed(personas=personas), profile
-
-
-def _context(config: Config, profile: Profile, factor: float) -> Changed | None:
-    return _people(config, profile, "context", factor)
-
-
-def _think(config: Config, profile: Profile, factor: float) -> Changed | None:
-    return _people(config, profile, "think", factor)
 
 
 def _target(config: Config, profile: Profile, factor: float) -> Changed:
@@ -124,8 +117,8 @@ _FIGURES: dict[str, Callable[[Config, Profile, float], Changed | None]] = {
     "storage latency": _latency,
     "storage capacity": _capacity,
     "DRAM": _dram,
-    "context length": _context,
-    "think time": _think,
+    "context length": partial(_people, "context"),
+    "think time": partial(_people, "think"),
     "time per generated token": _generation,
     "latency target": _target,
 }

@@ -11,7 +11,7 @@ from kvspill.storage.buffers import DataPlane
 from kvspill.storage.jobs import Job
 from kvspill.storage.lanes import on_thread, on_thread_or_here
 from kvspill.storage.mover import Mover
-from kvspill.storage.stamps import Identity, identify
+from kvspill.storage.stamps import Identity, block_padded, identify
 
 JOIN_NS = 2 * NS_PER_SEC
 FILL_AHEAD_NS = NS_PER_SEC // 5
@@ -31,6 +31,9 @@ class ThreadedBackend(Backend):
         self._places = places
         self._closing = threading.Lock()
         self._closed = False
+
+    def stored_bytes(self, nbytes: int) -> int:
+        return block_padded(nbytes)
 
     @abstractmethod
     def read_job(self, ref: ObjectRef) -> Job: ...

@@ -27,10 +27,7 @@ def make(context: BackendContext) -> Backend:
     reason = why_missing(plugin)
     if reason is not None:
         raise UsageError(f"--cache-dir {context.addresses[0] if context.addresses else ''}: {reason}")
-    try:
-        parameters = read_parameters(context.options["params"])
-    except ValueError as error:
-        raise UsageError(f"--nixl-params: {error}; write NAME=VALUE,NAME=VALUE") from error
+    parameters = read_parameters(context.options["params"])
     names = ("io_size", "io_threads", "write_threads", "direct", "sync", "verify", "layout")
     options = FilesOptions.of(context, names)
     return NixlBackend(context.roots, options, plugin, parameters, context.clock_ns, context.plane)

@@ -21,11 +21,7 @@ def make(context: BackendContext) -> Backend:
 
     if len(context.addresses) > 1:
         raise UsageError("--cache-dir: nixl+obj takes one address; name one bucket")
-    try:
-        parameters = read_parameters(context.options["params"])
-    except ValueError as error:
-        raise UsageError(f"--nixl-obj-params: {error}; write NAME=VALUE,NAME=VALUE") from error
-    return NixlObjectBackend(context, parameters)
+    return NixlObjectBackend(context, read_parameters(context.options["params"], "--nixl-obj-params"))
 
 
 def clean(address: str, options: Mapping[str, Any]) -> "Cleaned":

@@ -64,15 +64,15 @@ def why_missing(plugin: str) -> str | None:
     return None
 
 
-def read_parameters(text: str | None) -> dict[str, str]:
-    """Parameters of a plug-in from NAME=VALUE,NAME=VALUE; a ValueError says what is wrong."""
+def read_parameters(text: str | None, flag: str = "--nixl-params") -> dict[str, str]:
+    """Parameters of a plug-in from NAME=VALUE,NAME=VALUE."""
     found: dict[str, str] = {}
     for word in (text or "").split(","):
         name, equals, value = word.strip().partition("=")
         if not word.strip():
             continue
         if not equals or not name:
-            raise ValueError(f"{word.strip()!r} is not NAME=VALUE")
+            raise UsageError(f"{flag}: {word.strip()!r} is not NAME=VALUE; write NAME=VALUE,NAME=VALUE")
         found[name] = value
     return found
 

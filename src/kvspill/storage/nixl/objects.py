@@ -9,11 +9,10 @@ from urllib.parse import urlsplit
 from kvspill.storage.base import BackendContext, Capabilities, ObjectRef, Source
 from kvspill.storage.fastio import Span
 from kvspill.storage.files.place import missing
-from kvspill.storage.jobs import Job, RemovalJob, SpanJob, Worker
+from kvspill.storage.jobs import Job, SpanJob, Worker
 from kvspill.storage.nixl.agent import Agents, started, version
 from kvspill.storage.objects.backend import ObjectBackend
-from kvspill.storage.objects.calls import DELETE
-from kvspill.storage.objects.failures import RequestError
+from kvspill.storage.objects.jobs import DeleteJob as ObjectDeleteJob
 from kvspill.storage.objects.stores import check_endpoint, parse
 from kvspill.storage.stamps import Identity, block_padded, stamp
 
@@ -97,35 +96,20 @@ class WriteJob(_PieceJob):
             self.backend.keep(self.entry)
 
 
-class DeleteJob(RemovalJob):
+class DeleteJob(ObjectDeleteJob):
     """Removes the objects of an entry. NIXL cannot do that: the client of s3:// does."""
 
-    __slots__ = ("backend", "entry", "identity", "pieces")
+    __slots__ = ("identity", "path_of", "pieces")
 
     def __init__(self, backend: "NixlObjectBackend", ref: ObjectRef):
-        super().__init__()
-        self.backend = backend
+        super().__init__(backend, ref)
         self.identity = backend.identify(ref)
         self.entry = backend.entry_of(self.identity)
+        self.path_of = backend.path_of_piece
         self.pieces = -(-backend.stored_bytes(ref.nbytes) // backend.plane.io_size)
 
-    def move(self, worker: Worker) -> None:
-        del worker
-        import obstore
-
-        backend = self.backend
-        if not backend.forget(self.entry):
-            self.fail("ENOENT", self.entry)
-            return
-        run = backend.run_of(self.identity)
-        paths = [backend.path_of_piece(self.identity, piece) for piece in range(self.pieces)]
-        start_ns = backend.clock_ns()
-        try:
-            run.calls.ask(DELETE, lambda store: obstore.delete(store, paths))
-        except RequestError as failed:
-            backend.keep(self.entry)
-            self.fail(failed.failure.kind, str(failed))
-        self.device_ns = backend.clock_ns() - start_ns
+    def paths(self) -> list[str]:
+        return [self.path_of(self.identity, piece) for piece in range(self.pieces)]
 
 
 class NixlObjectBackend(ObjectBackend):

@@ -18,7 +18,7 @@ from kvspill.storage.objects.jobs import DeleteJob, ReadJob, WriteJob
 from kvspill.storage.objects.parts import PartMemory
 from kvspill.storage.objects.prefix import RunPrefix, clean, refused
 from kvspill.storage.objects.stores import open_stores, parse
-from kvspill.storage.stamps import Identity, Verify, block_padded
+from kvspill.storage.stamps import Identity, Verify
 from kvspill.storage.threaded import JOIN_NS, ThreadedBackend
 
 
@@ -58,9 +58,6 @@ class ObjectBackend(ThreadedBackend):
             verifies=self.verify is not Verify.OFF,
             description=f"objects at {where}; reads {reads}, writes {parts}",
         )
-
-    def stored_bytes(self, nbytes: int) -> int:
-        return block_padded(nbytes)
 
     def facts(self) -> Mapping[str, int | float | str]:
         missed = sum(run.renewal.failed for run in self._runs)

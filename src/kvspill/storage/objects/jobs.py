@@ -217,28 +217,33 @@ class WriteJob(_ObjectJob):
 
 
 class DeleteJob(RemovalJob):
-    """Removes an object of the store."""
+    """Removes an entry's object from the store."""
 
-    __slots__ = ("backend", "calls", "path")
+    __slots__ = ("backend", "calls", "entry")
 
     def __init__(self, backend: "ObjectBackend", ref: ObjectRef):
         super().__init__()
         self.backend = backend
         identity = backend.identify(ref)
         run = backend.run_of(identity)
-        self.calls, self.path = run.calls, run.path(identity)
+        self.calls, self.entry = run.calls, run.path(identity)
+
+    def paths(self) -> str | list[str]:
+        """What is removed by one request."""
+        return self.entry
 
     def move(self, worker: Worker) -> None:  # noqa: ARG002 - no bytes move
         import obstore
 
         # Stores answer alike whether there was something to remove or not.
-        if not self.backend.forget(self.path):
-            self.fail("ENOENT", self.path)
+        if not self.backend.forget(self.entry):
+            self.fail("ENOENT", self.entry)
             return
+        paths = self.paths()
         start_ns = self.backend.clock_ns()
         try:
-            self.calls.ask(DELETE, lambda store: obstore.delete(store, self.path))
+            self.calls.ask(DELETE, lambda store: obstore.delete(store, paths))
         except RequestError as failed:
-            self.backend.keep(self.path)
+            self.backend.keep(self.entry)
             self.fail(failed.failure.kind, str(failed))
         self.device_ns = self.backend.clock_ns() - start_ns

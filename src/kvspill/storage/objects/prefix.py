@@ -3,7 +3,7 @@
 import contextlib
 import re
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -55,7 +55,7 @@ class RunPrefix:
     def _renew(self, *, over: bool = False) -> None:
         put(self.calls, self._inside(LEASE), lease_text(over=over))
 
-    def remove(self, done: Callable[[int], None] = lambda _count: None) -> list[str]:
+    def remove(self) -> list[str]:
         """Remove all that the run stored; returns what stays, and why. Never raises."""
         self.renewal.stop()
         # The load is over, but what is left to do may be tried again.
@@ -63,7 +63,7 @@ class RunPrefix:
         try:
             # From now on others may finish what is begun here.
             self._renew(over=True)
-            return remove_run(self._stores, self.calls, self.name, done)
+            return remove_run(self._stores, self.calls, self.name)
         except RequestError as failed:
             return [f"{self.name}/ ({failed})"]
 
@@ -174,22 +174,18 @@ def _time_there(calls: Calls) -> datetime:
     return seen.astimezone(UTC)
 
 
-def remove_run(
-    stores: Stores, calls: Calls, run: str, done: Callable[[int], None] = lambda _count: None
-) -> list[str]:
+def remove_run(stores: Stores, calls: Calls, run: str) -> list[str]:
     """Remove a run's objects in bulk, its unfinished uploads, and its lease last; returns what stays."""
     import obstore
 
     kept: list[str] = []
-    last, count = None, 0
+    last = None
     while page := _page(calls, run, last):
         last = page[-1]
         paths = [path for path in page if _OBJECT_NAME.fullmatch(_inside(path, run))]
         kept += [f"{path} (it is not a run's)" for path in page if path not in (*paths, f"{run}/{LEASE}")]
         if paths:
             calls.ask(DELETE, partial(_delete, paths))
-        count += len(paths)
-        done(count)
     if stores.uploads is not None:
         calls.tally.asked(DELETE, stores.uploads.abort(run))
     if not kept:

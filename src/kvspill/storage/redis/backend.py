@@ -23,7 +23,7 @@ from kvspill.storage.redis.jobs import DeleteJob, ReadJob, Store, WriteJob
 from kvspill.storage.redis.runs import Names, clean, end, remove, renew
 from kvspill.storage.redis.server import Access, Said, Servers, refusals
 from kvspill.storage.rundir import new_run_name
-from kvspill.storage.stamps import BLOCK_BYTES, Verify, block_padded
+from kvspill.storage.stamps import BLOCK_BYTES, Verify
 from kvspill.storage.threaded import JOIN_NS, ThreadedBackend
 from kvspill.texts import size_text
 
@@ -88,9 +88,6 @@ class RedisBackend(ThreadedBackend):
             verifies=Verify[self._options.verify.upper()] is not Verify.OFF,
             description=f"{server}{about}",
         )
-
-    def stored_bytes(self, nbytes: int) -> int:
-        return block_padded(nbytes)
 
     def _prepare(self) -> None:
         """Connect, remove what killed runs left, and take a lease on keys of our own."""
