@@ -170,7 +170,11 @@ def kv_cache_py_result(document: Any, path: Path) -> Result | None:
     summary = document.get("summary")
     if not isinstance(summary, dict) or not isinstance(summary.get("cache_stats"), dict):
         return None
-    values = {**summary["cache_stats"], **summary, "total_storage_io_time": _io_time(document)}
+    values = {
+        **summary["cache_stats"],
+        **summary,
+        "total_storage_io_time": document.get("total_storage_io_latency"),
+    }
     seed = document.get("seed")
     with refusing_damage(path):
         return _foreign(
@@ -259,10 +263,6 @@ def result_of(document: Any, path: Path) -> Result:
     if found is None:
         raise UsageError(f"{path}: not a result; give JSON of kvspill, kv-cache.py, vLLM or LMCache")
     return found
-
-
-def _io_time(document: dict[str, Any]) -> Any:
-    return document.get("total_storage_io_latency")
 
 
 def _value(found: Any) -> float | dict[str, int | float] | None:

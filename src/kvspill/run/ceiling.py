@@ -1,7 +1,6 @@
 """The software ceiling: what this harness does on this machine when the device takes no time at all."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from kvspill.config import Config
 from kvspill.measure.recorder import Recorder
@@ -10,19 +9,13 @@ from kvspill.result.honesty import Ceiling
 from kvspill.run.build import build_cache, build_engine
 from kvspill.storage.backends.modelled import ModelledBackend
 from kvspill.storage.profiles import NULL
-from kvspill.workload.base import Workload
+from kvspill.workload.base import Altered
 from kvspill.workload.registry import make_workload
 from kvspill.world import World
 
 
-class _Impatient:
+class _Impatient(Altered):
     """The same users without a pause between answer and question: they keep every server busy."""
-
-    elastic = False
-
-    def __init__(self, inner: Workload):
-        self._inner = inner
-        self.users = inner.users
 
     def session(self, user: int, start_ns: int = 0) -> Iterator[Request]:
         for request in self._inner.session(user, start_ns):
@@ -30,9 +23,6 @@ class _Impatient:
 
     def preload(self) -> Iterator[SharedPrefix]:
         return iter(())
-
-    def facts(self) -> Mapping[str, Any]:
-        return self._inner.facts()
 
 
 _USERS_PER_SERVER_MAX = 2

@@ -1,5 +1,6 @@
 """What a workload is: sessions of requests, each in the order of its intended times."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
@@ -33,3 +34,21 @@ class Workload(Protocol):
     def facts(self) -> Mapping[str, Any]:
         """What the result should say of it: its kind, what was read, what was skipped."""
         ...
+
+
+class Altered(ABC):
+    """A workload with other requests than the one inside it, of which all else is."""
+
+    def __init__(self, inner: Workload):
+        self._inner = inner
+        self.users = inner.users
+        self.elastic = inner.elastic
+
+    @abstractmethod
+    def session(self, user: int, start_ns: int = 0) -> Iterator[Request]: ...
+
+    def preload(self) -> Iterator[SharedPrefix]:
+        return self._inner.preload()
+
+    def facts(self) -> Mapping[str, Any]:
+        return self._inner.facts()

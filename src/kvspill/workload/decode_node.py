@@ -9,14 +9,14 @@ from kvspill.config import Config
 from kvspill.errors import UsageError
 from kvspill.records import HitType, Request, SharedPrefix
 from kvspill.texts import size_text
-from kvspill.workload.base import Workload
+from kvspill.workload.base import Altered, Workload
 from kvspill.workload.rate import in_arrival_order
 
 FILL_SHARE = 0.8
 """Share of the last tier that stored entries may take, so that none of them is ever evicted."""
 
 
-class DecodeNodeWorkload:
+class DecodeNodeWorkload(Altered):
     """The inner workload, where each request reads one of the entries that were stored before the load.
 
     The entries have the sizes of the workload's own first requests. Which one a request reads follows from
@@ -24,10 +24,8 @@ class DecodeNodeWorkload:
     """
 
     def __init__(self, config: Config, inner: Workload, first: Workload, hold_bytes: int):
-        self._inner = inner
+        super().__init__(inner)
         self._entries = stored_entries(config, first, hold_bytes)
-        self.users = inner.users
-        self.elastic = inner.elastic
 
     def session(self, user: int, start_ns: int = 0) -> Iterator[Request]:
         for request in self._inner.session(user, start_ns):

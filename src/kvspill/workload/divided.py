@@ -1,13 +1,12 @@
 """The part of a workload that one of several ranks serves: the same users whatever the number of ranks."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
 
 from kvspill.config import Config
-from kvspill.records import Request, SharedPrefix
-from kvspill.workload.base import Workload
+from kvspill.records import Request
+from kvspill.workload.base import Altered, Workload
 from kvspill.workload.rate import in_arrival_order
 
 
@@ -29,14 +28,15 @@ class Share:
 ALL_USERS = Share()
 
 
-class DividedWorkload:
+class DividedWorkload(Altered):
     """The requests of a rank's own users, out of a workload that is planned whole.
 
-    Where the first N requests of all users are asked for, a rank looks at those and serves its own.
+    Where the first N requests of all users are asked for, a rank looks at those and serves its own. What is
+    stored before the load is all of it: any user may read any of these entries, and each rank has a cache.
     """
 
     def __init__(self, config: Config, inner: Workload, share: Share):
-        self._inner = inner
+        super().__init__(inner)
         self._share = share
         self._closed = config.arrival == "closed"
         self._shared = not inner.elastic
@@ -44,8 +44,6 @@ class DividedWorkload:
         self._asked = 0
         self._max_requests = config.max_requests
         self._first: Iterator[Request] | None = None
-        self.users = inner.users
-        self.elastic = inner.elastic
         if config.max_requests is not None and not self._closed:
             first = islice(in_arrival_order(inner), config.max_requests)
             self._first = (request for request in first if share.owns(request.user))
@@ -65,10 +63,3 @@ class DividedWorkload:
             self._asked += 1
             if self._share.owns(request.user):
                 yield request
-
-    def preload(self) -> Iterator[SharedPrefix]:
-        """All of it: any user may read any of these entries, and each rank has a cache of its own."""
-        return self._inner.preload()
-
-    def facts(self) -> Mapping[str, Any]:
-        return self._inner.facts()

@@ -6,35 +6,30 @@ from heapq import merge
 from typing import Any
 
 from kvspill.config import Config
-from kvspill.records import NS_PER_SEC, Request, SharedPrefix
-from kvspill.workload.base import Workload
+from kvspill.records import NS_PER_SEC, Request
+from kvspill.workload.base import Altered, Workload
 from kvspill.world import World
 
 
-class RatedWorkload:
+class RatedWorkload(Altered):
     """The inner workload's requests by their intended times, at so many per second in place of those times.
 
     All users share the one stream: a request keeps its own user.
     """
 
-    elastic = False
-
     def __init__(self, config: Config, world: World, inner: Workload):
+        super().__init__(inner)
         assert config.request_rate is not None
         self._rate = config.request_rate
         self._poisson = config.rate_process == "poisson"
         self._world = world
-        self._inner = inner
-        self.users = inner.users
+        self.elastic = False
         self._shared = self._requests()
 
     def session(self, user: int, start_ns: int = 0) -> Iterator[Request]:
         """The requests that are left; all users share them."""
         del user, start_ns
         return self._shared
-
-    def preload(self) -> Iterator[SharedPrefix]:
-        return self._inner.preload()
 
     def facts(self) -> Mapping[str, Any]:
         process = "poisson" if self._poisson else "constant"

@@ -236,7 +236,10 @@ def _mean_ratio(column: Figure, both: Sequence[Samples]) -> Ratio | None:
 
 
 def _differences(first: Sequence[Run], second: Sequence[Run]) -> Iterable[Difference]:
-    sides = [[{**_prefixed(run.config), **run.facts} for run in side] for side in (first, second)]
+    sides = [
+        [{**{f"config.{name}": value for name, value in run.config.items()}, **run.facts} for run in side]
+        for side in (first, second)
+    ]
     recorded = [{name for facts in side for name in facts} for side in sides]
     # A table says less than a result: what it doesn't record is no difference of the set-up.
     whole = all(run.kind == KVSPILL for run in (*first, *second))
@@ -251,10 +254,6 @@ def _differences(first: Sequence[Run], second: Sequence[Run]) -> Iterable[Differ
             said = [f"{len(missing)} recorded"] * 2
             said[index] = "not recorded"
             yield Difference("further settings", said[0], said[1])
-
-
-def _prefixed(config: Mapping[str, Any]) -> dict[str, Any]:
-    return {f"config.{name}": value for name, value in config.items()}
 
 
 def _values(side: Sequence[Mapping[str, Any]], name: str) -> list[str]:

@@ -51,18 +51,16 @@ def _named(line: str) -> str:
 
 
 def _table(name: str, table: Table) -> str:
-    head, *rows = [
-        "".join(f"<{tag}>{with_flags(cell)}</{tag}>" for cell in row) for tag, row in _tagged(table)
-    ]
-    body = "\n".join(f"<tr>{row}</tr>" for row in rows)
+    head, *rows = table
+    body = "\n".join(_row(row, "td") for row in rows)
     return (
         f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(name)}"><table>\n'
-        f"<thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody>\n</table></div>"
+        f"<thead>{_row(head, 'th')}</thead>\n<tbody>{body}</tbody>\n</table></div>"
     )
 
 
-def _tagged(table: Table) -> list[tuple[str, Sequence[str]]]:
-    return [("td" if number else "th", row) for number, row in enumerate(table)]
+def _row(cells: Sequence[str], tag: str) -> str:
+    return f"<tr>{''.join(f'<{tag}>{with_flags(cell)}</{tag}>' for cell in cells)}</tr>"
 
 
 def _drawing(plan: Mapping[str, Any]) -> str:

@@ -8,10 +8,6 @@ from kvspill.result.measured import Measured, gib, ratio
 from kvspill.result.metrics.metric import Area, Metric, Value, column, headline, trials
 
 
-def _storage_tokens_per_sec(m: Measured) -> Value:
-    return ratio(m.recorder.requests.tokens, m.storage_io_seconds)
-
-
 def _tokens_per_sec(m: Measured) -> Value:
     return m.per_second(m.recorder.requests.tokens)
 
@@ -28,10 +24,6 @@ def _storage_tokens(m: Measured) -> int | None:
 
 def _all_bytes(m: Measured) -> int:
     return m.bytes_moved(Verb.READ) + m.bytes_moved(Verb.WRITE)
-
-
-def _all_ops(m: Measured) -> int:
-    return m.ops(Verb.READ) + m.ops(Verb.WRITE)
 
 
 def _io_time_bandwidth(m: Measured) -> float | None:
@@ -78,7 +70,7 @@ THROUGHPUT = (
         "Compare tiers or drives where the cache is mixed (some DRAM) and concurrency is equal.",
         "Waiting requests add up: where N wait at once, it is an N-th of the throughput by the clock. Not "
         "comparable between different numbers of users.",
-        _storage_tokens_per_sec,
+        lambda m: ratio(m.recorder.requests.tokens, m.storage_io_seconds),
         headline=True,
         better="higher",
         about=(Area.LOAD, Area.STORAGE),
@@ -272,7 +264,7 @@ EFFICIENCY = (
         "total_storage_io_time / entry operations (reads + writes, demotions included)",
         "A sanity check of latency against volume.",
         "Includes waits for slots and space; entries differ in size.",
-        lambda m: _milliseconds(ratio(m.storage_io_seconds, _all_ops(m))),
+        lambda m: _milliseconds(ratio(m.storage_io_seconds, m.ops(Verb.READ) + m.ops(Verb.WRITE))),
     ),
     Metric(
         "io_time_per_gib_ms",

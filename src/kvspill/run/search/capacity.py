@@ -63,7 +63,9 @@ class CapacityMode:
         reached = await self._climb(levels)
         await self._descend(levels)
         await self._refine(levels)
-        while not self._confirmations or self._may_return_again(levels):
+        while not self._confirmations or (
+            len(self._confirmations) < CONFIRMATIONS_MAX and levels.time_for(0)
+        ):
             peak = self._peak()
             reason = f"return to the peak of {self.line(peak.measure)}"
             held = await self._hold(levels, peak.level, "confirm", reason)
@@ -71,9 +73,6 @@ class CapacityMode:
             if self._holds(held):
                 break
         return self._answer(self._confirmations[-1], reached)
-
-    def _may_return_again(self, levels: Levels) -> bool:
-        return len(self._confirmations) < CONFIRMATIONS_MAX and levels.time_for(0)
 
     async def _climb(self, levels: Levels) -> bool:
         """Add users until it no longer helps; False where the highest load allowed still helped."""
