@@ -153,8 +153,7 @@ class Recent:
 
 def block(now: LoadStatus, before: LoadStatus | None) -> list[str]:
     """The lines of the block: time, load, each tier, and what came of it."""
-    tiers = [_tier_line(number, now, before) for number in range(len(now.tiers))]
-    return [_time_line(now), _load_line(now), *tiers, _outcome_line(now, before)]
+    return [_time_line(now), _load_line(now), *_tier_lines(now, before), _outcome_line(now, before)]
 
 
 def _time_line(now: LoadStatus) -> str:
@@ -181,11 +180,11 @@ def search_lines(now: LoadStatus, status: str, measuring: bool) -> list[str]:
     time_text = _time_of(now)
     if now.duration_seconds is not None:
         time_text += f", {clock(max(0.0, now.duration_seconds - now.elapsed_seconds))} left"
-    failures = f"   failed requests {now.failed:,}"
-    if not measuring:
-        return [f"{time_text}   {status}", _load_line(now), "between two stages, not measured" + failures]
-    tiers = [_tier_line(number, now, None) for number in range(len(now.tiers))]
-    return [f"{time_text}   {status}", _load_line(now), *tiers, _outcome_line(now, None) + failures]
+    seen = ["between two stages, not measured"]
+    if measuring:
+        seen = [*_tier_lines(now, None), _outcome_line(now, None)]
+    seen[-1] += f"   failed requests {now.failed:,}"
+    return [f"{time_text}   {status}", _load_line(now), *seen]
 
 
 def search_line(now: LoadStatus, status: str, measuring: bool) -> str:
@@ -207,15 +206,15 @@ def _time_of(now: LoadStatus) -> str:
     return f"{clock(now.elapsed_seconds)}{whole}"
 
 
-def _tier_line(number: int, now: LoadStatus, before: LoadStatus | None) -> str:
-    tier = now.tiers[number]
-    read, written = rates(number, now, before)
-    label = LABELS[tier.tier] + (" (modelled)" if tier.modelled else "")
-    limit = f" of {tier.limit_bytes / GIB:.1f}" if tier.limit_bytes < 1 << 50 else ""
-    return (
-        f"{label:<18} read {speed_text(read, written):>10}   write {speed_text(written, read):>10}   "
-        f"holds {tier.used_bytes / GIB:.1f}{limit} GiB"
-    )
+def _tier_lines(now: LoadStatus, before: LoadStatus | None) -> Iterator[str]:
+    for number, tier in enumerate(now.tiers):
+        read, written = rates(number, now, before)
+        label = LABELS[tier.tier] + (" (modelled)" if tier.modelled else "")
+        limit = f" of {tier.limit_bytes / GIB:.1f}" if tier.limit_bytes < 1 << 50 else ""
+        yield (
+            f"{label:<18} read {speed_text(read, written):>10}   write {speed_text(written, read):>10}   "
+            f"holds {tier.used_bytes / GIB:.1f}{limit} GiB"
+        )
 
 
 def rates(number: int, now: LoadStatus, before: LoadStatus | None) -> tuple[float, float]:
