@@ -151,7 +151,7 @@ class Load:
         lost += _log_cautions(trace, "--io-trace-log", None if trace is None else trace.path)
         part.cautions = [*self.plan.warnings, *lost, *_skipped_rows(facts.workload)]
         part.origin_ns, part.late_ns, part.clock_error_ns = start_ns, late_ns, start.clock_error_ns
-        stages.hear_no_more()
+        stages.stop_recording()
         return part, search
 
     def _started(self, workload: Workload, interrupts: Interrupts) -> OpenArrivals | ClosedArrivals:

@@ -137,7 +137,7 @@ class Stages:
             self._abandon()
         self._over = True
 
-    def hear_no_more(self) -> None:
+    def stop_recording(self) -> None:
         """What was measured is made into a result: nothing that closing does belongs to it."""
         self.observer.observers = ()
 

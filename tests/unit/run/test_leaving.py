@@ -15,7 +15,7 @@ class Stub:
     index, timeout_seconds = 1, 5.0
 
     def __init__(self) -> None:
-        self.enough_said = False
+        self.stopped = False
 
     def name(self, rank: int) -> str:
         return f"rank {rank}"
@@ -29,8 +29,8 @@ class Stub:
     def Finalize(self) -> None:  # noqa: N802 - as the library calls it
         raise KeyboardInterrupt
 
-    def enough(self) -> None:
-        self.enough_said = True
+    def stop(self) -> None:
+        self.stopped = True
 
 
 def test_the_launchers_signal_at_the_end_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,4 +39,4 @@ def test_the_launchers_signal_at_the_end_is_no_traceback(monkeypatch: pytest.Mon
     library.MPI = stub
     monkeypatch.setitem(sys.modules, "mpi4py", library)
     mpi._leave(stub, stub, stub)
-    assert stub.enough_said
+    assert stub.stopped

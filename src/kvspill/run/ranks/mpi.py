@@ -56,7 +56,7 @@ class _Watchdog:
         """Should this process be killed, what it leaves in these directories is removed."""
         os.write(self._pipe, pickle.dumps((None, "", tuple(directories))))
 
-    def enough(self) -> None:
+    def stop(self) -> None:
         faulthandler.cancel_dump_traceback_later()
         os.write(self._pipe, pickle.dumps((None, "", None)))
 
@@ -132,7 +132,7 @@ def join_mpi(launched: Launched, timeout_seconds: float) -> Together:
         launched,
     )
     MPI.Init_thread(MPI.THREAD_FUNNELED)
-    watchdog.enough()
+    watchdog.stop()
     comm = MPI.COMM_WORLD
     if comm.size != launched.size:
         raise UsageError(
@@ -157,7 +157,7 @@ def _leave(ranks: Together, comm: "MPI.Intracomm", watchdog: _Watchdog) -> None:
             # A rank that hangs or is gone would be waited for without end; the launcher ends it.
             comm.Abort(1)
         MPI.Finalize()
-    watchdog.enough()
+    watchdog.stop()
 
 
 class Mailbox:

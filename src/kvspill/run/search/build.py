@@ -8,9 +8,9 @@ from kvspill.records import MIB, NS_PER_SEC, QoS
 from kvspill.run.progress import Progress
 from kvspill.run.ranks import Ranks
 from kvspill.run.search import make_mode
+from kvspill.run.search.all_ranks import AllRanks, Follower, RankLoad
 from kvspill.run.search.baseline import probe_unloaded
 from kvspill.run.search.controller import Levels, Search
-from kvspill.run.search.everywhere import Everywhere, Follower, Held
 from kvspill.run.search.lever import SPEED_STEPS, Lever, SpeedLever, UsersLever
 from kvspill.run.search.monitor import WHOLE_STAY, WindowMonitor, waiting_by
 from kvspill.run.search.options import Pace, SearchOptions, SloTarget
@@ -57,10 +57,10 @@ def make_search(
     # With open arrivals those who wait for a server are all that counts; closed users seldom wait for one.
     served = config.arrival == "closed" and config.slo_latency in WHOLE_STAY
     monitor.waiting = waiting_by(config.slo_latency, engine.stays if served else engine.unfinished)
-    held = Held(lever, stages, monitor, engine)
+    load = RankLoad(lever, stages, monitor, engine)
     if ranks.index != 0:
-        return Follower(world, held, ranks), None
-    levels = Levels(world, Everywhere(held, ranks), options)
+        return Follower(world, load, ranks), None
+    levels = Levels(world, AllRanks(load, ranks), options)
     search = Search(make_mode(options), levels, lever, options)
     return search, search
 

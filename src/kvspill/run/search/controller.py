@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from kvspill.records import NS_PER_SEC
 from kvspill.result.schema_honesty import Caution
 from kvspill.result.warnings import certainty, loads
-from kvspill.run.search.everywhere import Everywhere
+from kvspill.run.search.all_ranks import AllRanks
 from kvspill.run.search.lever import Lever
 from kvspill.run.search.options import SearchOptions
 from kvspill.run.search.qosmonitor import inversions, qos_block, without_verdict
@@ -74,7 +74,7 @@ class Mode(Protocol):
 class Levels:
     """What a mode works with: one call holds a level until its window says enough."""
 
-    def __init__(self, world: World, load: Everywhere, options: SearchOptions):
+    def __init__(self, world: World, load: AllRanks, options: SearchOptions):
         self._world = world
         self._load = load
         self._lever = load.lever

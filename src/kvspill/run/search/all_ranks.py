@@ -25,7 +25,7 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class RankLoad:
     """What a search turns and sees of the load of one rank."""
 
     lever: Lever
@@ -57,17 +57,17 @@ class Held:
         return Report(self.monitor.take(), engine.in_service, engine.leaving, waiting, engine.start_ns)
 
 
-class Everywhere:
+class AllRanks:
     """The load of all ranks, in the hands of rank 0. Alone, it is that of this process."""
 
-    def __init__(self, held: Held, ranks: Ranks):
-        self.lever, self.monitor = held.lever, held.monitor
-        self._held = held
-        self._engine = held.engine
+    def __init__(self, load: RankLoad, ranks: Ranks):
+        self.lever, self.monitor = load.lever, load.monitor
+        self._own = load
+        self._engine = load.engine
         self._ranks = ranks
         self._others: list[Report] = []
-        self._own_waiting = held.monitor.waiting
-        held.monitor.waiting = self._waiting
+        self._own_waiting = load.monitor.waiting
+        load.monitor.waiting = self._waiting
 
     def set(self, level: int) -> None:
         self._order("set", level)
@@ -104,7 +104,7 @@ class Everywhere:
 
     def _order(self, what: str, value: int = 0) -> int:
         self._ranks.order(what, value)
-        return self._held.obey(what, value)
+        return self._own.obey(what, value)
 
     async def caught_up(self) -> None:
         """Wait until what all ranks have done by now is known here."""
@@ -125,9 +125,9 @@ class Follower:
 
     status = None
 
-    def __init__(self, world: World, held: Held, ranks: Ranks):
+    def __init__(self, world: World, load: RankLoad, ranks: Ranks):
         self._world = world
-        self._held = held
+        self._own = load
         self._ranks = ranks
 
     async def run(self, finish: Callable[[], None]) -> None:
@@ -137,6 +137,6 @@ class Follower:
                     finish()
                     return
                 if what == "report":
-                    self._ranks.report(self._held.report(self._world.now_ns()))
+                    self._ranks.report(self._own.report(self._world.now_ns()))
                 else:
-                    self._held.obey(what, value)
+                    self._own.obey(what, value)
