@@ -103,11 +103,11 @@ def cell(text: str) -> str:
     return harmless
 
 
-def wrapped(line: str) -> str:
-    """A sentence for a screen of 80 columns; flags, names and paths stay whole."""
+def wrapped(line: str, width: int = _WIDTH) -> str:
+    """A sentence for a screen of so many columns; flags, names and paths stay whole."""
     import textwrap
 
-    return textwrap.fill(line, _WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    return textwrap.fill(line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
 def put(text: object, file: IO[str] | None = None) -> None:

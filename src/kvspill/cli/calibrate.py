@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -112,16 +112,11 @@ def print_calibration(found: "Calibration", written: Path | None) -> None:
         name = f"{row.tier.value}: {row.cell}" + (f", {row.verb.value}s" if "mixed" in row.cell else "")
         table.add_row(name, size_text(row.entry_bytes), *speeds, f"{row.residual:+.1%}", *times)
     console.print(table)
-    for line in _lines(found.warnings):
-        console.print(line)
+    for warning in found.warnings:
+        console.print(f"warning: {warning}")
     console.print(
         f"Honesty       O_DIRECT, every block verified ({found.config.verify}), "
         f"{size_text(found.written_bytes)} written and removed, {found.seconds:.0f} s"
     )
     if written is not None:
         console.print(f"\nFiles written:\n  {one_line(written)}", markup=False)
-
-
-def _lines(warnings: Iterable[str]) -> Iterable[str]:
-    for warning in warnings:
-        yield f"warning: {warning}"

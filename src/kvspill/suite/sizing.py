@@ -250,16 +250,18 @@ def _user_notes(
     else:
         first = f"Users {users}: {how}."
     if wishes.users_high:
-        return [first, f"High load {counted(users_high, 'user')}: {_asked(wishes.users_high, users_high)}."]
-    if users_high < OVERLOAD * knee:
-        why = (
-            f"there is room for the entries of {room}" if users_high == room else f"{USERS_HIGH_MAX} at most"
-        )
-        why = "as many as in the other rows" if users_high == users else why
-        return [first, f"High load {counted(users_high, 'user')}: {why}."]
-    if users_high > OVERLOAD * knee:
-        return [first, f"High load {counted(users_high, 'user')}: no fewer than in the other rows."]
-    return [first, f"High load {counted(users_high, 'user')}: {OVERLOAD} times what keeps the storage busy."]
+        why = _asked(wishes.users_high, users_high)
+    elif users_high > OVERLOAD * knee:
+        why = "no fewer than in the other rows"
+    elif users_high == OVERLOAD * knee:
+        why = f"{OVERLOAD} times what keeps the storage busy"
+    elif users_high == users:
+        why = "as many as in the other rows"
+    elif users_high == room:
+        why = f"there is room for the entries of {room}"
+    else:
+        why = f"{USERS_HIGH_MAX} at most"
+    return [first, f"High load {counted(users_high, 'user')}: {why}."]
 
 
 def _asked(asked: int, got: int) -> str:

@@ -1,14 +1,13 @@
 """The comparison table of a suite: throughput, latency and where entries and bytes were, row by row."""
 
 import io
-import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import IO, TYPE_CHECKING
 
 from kvspill.suite.advice_doubts import FEW_REQUESTS
 from kvspill.suite.facts import TIERS, Figures
 from kvspill.suite.manifest import Manifest, Row, RowStatus
-from kvspill.texts import MODELLED, duration, make_console, one_line
+from kvspill.texts import MODELLED, duration, make_console, one_line, wrapped
 
 if TYPE_CHECKING:
     from rich.console import Console, OverflowMethod
@@ -53,21 +52,13 @@ def _print(
     else:
         console.print(grid(DISTRIBUTION, cells))
     modelled = _modelled_rows(rows) if narrow else []
-    notes = [*_legend(found), *modelled, *_no_rank(found), *_not_run(manifest.rows), *_changed(manifest.rows)]
-    for line in notes:
+    for line in (*_legend(found), *modelled, *_exceptions(manifest.rows, found)):
         console.print(line, markup=False)
     console.print(
         f"\n### WHAT THIS MEANS FOR {'THE MODELLED DEVICES' if manifest.simulated else 'THIS MACHINE'} ###"
     )
     for line in advice:
-        item = textwrap.fill(
-            f"- {line}",
-            console.width,
-            subsequent_indent="  ",
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
-        console.print(item, markup=False)
+        console.print(wrapped(f"- {line}", console.width), markup=False)
 
 
 THROUGHPUT = ("scenario", "users", "tok/s", "requests", "e2e p50", "e2e p95", "queue", "I/O p95")
@@ -94,7 +85,7 @@ def grid(header: Sequence[str], rows: Iterable[Sequence[str]]) -> "Table":
     return table
 
 
-def row_label(row: Row, item: Figures | None, narrow: bool = False) -> str:
+def _row_label(row: Row, item: Figures | None, narrow: bool) -> str:
     """The row's name, with what is modelled in it; a narrow table marks it and says so below."""
     modelled = _modelled(item)
     if not modelled:
@@ -114,13 +105,14 @@ def _modelled_rows(rows: Sequence[tuple[Row, Figures | None]]) -> list[str]:
 
 
 def _throughput(row: Row, item: Figures | None, narrow: bool) -> Sequence[str]:
+    label = _row_label(row, item, narrow)
     if item is None:
-        return (row_label(row, item, narrow), NONE, row.status.value, *[NONE] * 5)
+        return (label, NONE, row.status.value, *[NONE] * 5)
     if item.faults is not None:
-        return (row_label(row, item, narrow), f"{item.users}", "faulty", f"{item.completed}", *[NONE] * 4)
+        return (label, f"{item.users}", "faulty", f"{item.completed}", *[NONE] * 4)
     rough = "~" if item.completed < FEW_REQUESTS else ""
     return (
-        row_label(row, item, narrow),
+        label,
         f"{item.users}",
         number(item.tokens_per_sec),
         f"{item.completed}",
@@ -133,11 +125,11 @@ def _throughput(row: Row, item: Figures | None, narrow: bool) -> Sequence[str]:
 
 def _distribution(row: Row, item: Figures | None, narrow: bool) -> Sequence[str]:
     if item is None or item.faults is not None:
-        return (row_label(row, item, narrow), *[NONE] * 6)
+        return (_row_label(row, item, narrow), *[NONE] * 6)
     entries = [str(item.tiers[tier].entries) if tier in item.tiers else NONE for tier in TIERS]
     shares = [f"{item.read_share[tier]:.0%}" if tier in item.read_share else NONE for tier in TIERS]
     return (
-        row_label(row, item, narrow),
+        _row_label(row, item, narrow),
         "/".join(entries),
         "/".join(shares),
         NONE if item.hit_rate is None else f"{item.hit_rate:.0%}",
@@ -164,9 +156,7 @@ def number(value: float | None) -> str:
 
 def milliseconds(statistics: Mapping[str, float] | None, name: str) -> str:
     """One statistic of a latency, in the unit that reads best."""
-    if statistics is None:
-        return NONE
-    return duration(statistics[name])
+    return duration(None if statistics is None else statistics[name])
 
 
 def _legend(found: Mapping[str, Figures]) -> list[str]:
@@ -183,25 +173,15 @@ def _legend(found: Mapping[str, Figures]) -> list[str]:
     return lines
 
 
-def _no_rank(found: Mapping[str, Figures]) -> list[str]:
-    lines = [f"  {item.name} {item.no_rank}" for item in found.values() if item.no_rank is not None]
-    return ["", "No rank:", *lines] if lines else []
-
-
-def _not_run(rows: Sequence[Row]) -> list[str]:
+def _exceptions(rows: Sequence[Row], found: Mapping[str, Figures]) -> Iterator[str]:
+    """Rows that stand in the table and don't count as they are, or don't stand there."""
     missing = [row for row in rows if row.status is not RowStatus.DONE]
-    if not missing:
-        return []
-    lines = [f"  {row.scenario.name}: {row.reason or row.status.value}" for row in missing]
-    return ["", "Not run:", *lines]
-
-
-def _changed(rows: Sequence[Row]) -> list[str]:
-    changed = [row for row in rows if row.scenario.notes]
-    if not changed:
-        return []
-    return [
-        "",
-        "Changed to fit:",
-        *(f"  {row.scenario.name}: {'; '.join(row.scenario.notes)}" for row in changed),
-    ]
+    refused = [item for item in found.values() if item.no_rank is not None]
+    changed = [row.scenario for row in rows if row.scenario.notes]
+    sections = {
+        "No rank:": [f"  {item.name} {item.no_rank}" for item in refused],
+        "Not run:": [f"  {row.scenario.name}: {row.reason or row.status.value}" for row in missing],
+        "Changed to fit:": [f"  {scenario.name}: {'; '.join(scenario.notes)}" for scenario in changed],
+    }
+    for title, lines in sections.items():
+        yield from ("", title, *lines) if lines else ()
