@@ -7,7 +7,7 @@ from kvspill.config import Config
 from kvspill.errors import UsageError
 from kvspill.records import HitType, Request, SharedPrefix
 from kvspill.texts import size_text
-from kvspill.workload.base import Workload
+from kvspill.workload.base import Altered, Workload
 from kvspill.workload.draws import between, weighted
 from kvspill.world import World
 
@@ -17,16 +17,14 @@ Document = Sequence[SharedPrefix]
 """The chunks of a document, in their order."""
 
 
-class RagWorkload:
+class RagWorkload(Altered):
     """The inner workload, where a share of the requests also reads the best chunks of a document."""
 
     def __init__(self, config: Config, world: World, inner: Workload, hold_bytes: int):
+        super().__init__(inner)
         self._rag = config.rag
         self._world = world
-        self._inner = inner
         self._documents = make_documents(config, world)
-        self.users = inner.users
-        self.elastic = inner.elastic
         self._check_room(config, hold_bytes)
 
     def session(self, user: int, start_ns: int = 0) -> Iterator[Request]:
