@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from kvspill.texts import aligned, size_text
+from kvspill.texts import aligned, counted, size_text
 
 
 def text_of(curve: Mapping[str, Any]) -> str:
@@ -31,7 +31,7 @@ def _head(curve: Mapping[str, Any]) -> list[str]:
         "all requests" if measured == requests else f"the last {measured:,}; those before warm the cache up"
     )
     lines = [
-        f"{curve['load']}: {requests:,} request{'s' * (requests != 1)}, {curve['block_accesses']:,} blocks "
+        f"{curve['load']}: {counted(requests, 'request')}, {curve['block_accesses']:,} blocks "
         f"asked for, {curve['blocks']:,} different ones of {curve['model']}, "
         f"{size_text(curve['footprint_bytes'])} in all.",
         f"Measured: {whole} (--warmup-share {curve['warmup_share']:g}).",
