@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from kvspill.config.groups import Qos
 from kvspill.measure.histograms import Histogram
 from kvspill.measure.lanes import Lane
 from kvspill.measure.recorder import Recorder
 from kvspill.measure.storage_speed import BUSY
-from kvspill.records import GIB, NS_PER_SEC, HitType, Outcome, Purpose, QoS, Tier, Verb
+from kvspill.records import GIB, NS_PER_SEC, HitType, Outcome, Purpose, Tier, Verb
 from kvspill.result.facts import RunFacts, TierFacts
 from kvspill.result.load import server_each
 
@@ -18,13 +19,6 @@ TIER_NAMES: Mapping[str, Tier] = {
     "nvme": Tier.STORAGE,
 }
 """Names of tiers in metrics; kv-cache.py calls the storage tier nvme, whatever the device is."""
-
-QOS_TARGETS_MS: Mapping[QoS, tuple[float, float]] = {
-    QoS.INTERACTIVE: (50.0, 100.0),
-    QoS.RESPONSIVE: (100.0, 200.0),
-    QoS.BATCH: (1000.0, 5000.0),
-}
-"""Default p95 and p99 targets of the service classes."""
 
 KEPT_BUSY = 0.95
 """Servers that are busy so much of the time without any storage leave a device nothing to change."""
@@ -50,7 +44,7 @@ class Settings:
     in_store: bool = False
     """Whether the storage tier is in a store, not in directories."""
     direct: str = "auto"
-    qos_targets_ms: Mapping[QoS, tuple[float, float]] = field(default_factory=lambda: QOS_TARGETS_MS)
+    qos: Qos = field(default_factory=Qos)
 
     @property
     def server_each(self) -> bool:

@@ -16,7 +16,7 @@ from kvspill.measure.lanes import COMPONENTS
 from kvspill.measure.recorder import Recorder
 from kvspill.measure.steady import steady_state
 from kvspill.outputs import write_whole
-from kvspill.records import NS_PER_SEC, QoS, Tier
+from kvspill.records import NS_PER_SEC, Tier
 from kvspill.result.assessment import assess
 from kvspill.result.command import command_of
 from kvspill.result.device_load import device_load
@@ -136,7 +136,6 @@ def settings_of(config: Config, users: int | None = None, servers: int | None = 
     if users is not None:
         config = config.model_copy(update={"num_users": users})
     asked = config.model_dump(include=_ASKS)
-    classes = {qos: config.qos.of(qos) for qos in QoS}
     return Settings(
         seed=config.seed,
         num_users=config.num_users,
@@ -150,7 +149,7 @@ def settings_of(config: Config, users: int | None = None, servers: int | None = 
         instead=or_else(asked),
         in_store=in_store(config.cache_dir),
         direct=config.direct,
-        qos_targets_ms={qos: (entry.p95_ms, entry.p99_ms) for qos, entry in classes.items()},
+        qos=config.qos,
     )
 
 

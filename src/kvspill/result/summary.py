@@ -62,7 +62,7 @@ def _qos(measured: Measured, qos: QoS, offered_load: float | None) -> QosClass:
     # Judged without the generation of the turn before, as those that completed (S11).
     facts = measured.facts
     added_ns = _unfinished_ns(measured, qos, facts.unfinished_added_ns or facts.unfinished_ages_ns)
-    target_ns = measured.settings.qos_targets_ms[qos][0] * NS_PER_MS
+    target_ns = measured.settings.qos.of(qos).p95_ms * NS_PER_MS
     waiting = None if added_ns is None else int((added_ns > target_ns).sum())
     return QosClass(
         no_data=latency is None,
@@ -115,22 +115,22 @@ def _sla(
     requests = measured.recorder.requests
     histogram = requests.added_by_qos[qos]
     added = measured.statistics_ms(histogram) or {}
-    target_p95_ms, target_p99_ms = measured.settings.qos_targets_ms[qos]
+    target = measured.settings.qos.of(qos)
     failed = requests.failed_by_qos[qos]
     total = histogram.count + failed + waiting
     if not total:
         return None
-    violations = histogram.count_above(int(target_p95_ms * NS_PER_MS)) + failed + waiting
+    violations = histogram.count_above(int(target.p95_ms * NS_PER_MS)) + failed + waiting
     met = violations <= LATE_SHARE * total and not failed
     # An overload's latencies are the queue's own, whatever the device; where no request of any class ended,
     # nobody knows what the servers could have done without storage.
     overload = offered_load is not None and measured.is_overload(offered_load)
     judged = total >= MIN_COMPLETIONS and bool(requests.completed) and not overload
     return Sla(
-        target_p95_ms=target_p95_ms,
+        target_p95_ms=target.p95_ms,
         actual_p95_ms=latency.get("p95"),
         added_p95_ms=added.get("p95"),
-        target_p99_ms=target_p99_ms,
+        target_p99_ms=target.p99_ms,
         actual_p99_ms=latency.get("p99"),
         added_p99_ms=added.get("p99"),
         compliance=1 - violations / total,
