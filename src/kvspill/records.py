@@ -11,8 +11,15 @@ UNLIMITED_BYTES = 1 << 60
 SERVERS_MAX = 500
 """Requests served at once where --servers does not say otherwise (L1)."""
 MIB = 1 << 20
+BLOCK_BYTES = 4096
+"""Entries are stored, and stamped, in whole blocks of this size (C7)."""
 NS_PER_SEC = 1_000_000_000
 NS_PER_MS = 1_000_000
+
+
+def block_padded(nbytes: int) -> int:
+    """What so many bytes take in whole blocks."""
+    return -(-nbytes // BLOCK_BYTES) * BLOCK_BYTES
 
 
 class Tier(StrEnum):
@@ -46,7 +53,7 @@ DROPPED = "dropped"
 
 
 class Purpose(StrEnum):
-    """Why a cache operation happens. A write for HISTORY, PROMPT or RAG rebuilds an evicted entry."""
+    """Why a cache operation happens."""
 
     PREFILL = "prefill"
     DECODE = "decode"
@@ -58,6 +65,10 @@ class Purpose(StrEnum):
     PROMOTION = "promotion"
     """A copy in DRAM of a block that was read from storage."""
     INGEST = "ingest"
+
+
+REBUILDS = (Purpose.HISTORY, Purpose.PROMPT, Purpose.RAG)
+"""What is written for these had been evicted."""
 
 
 class Outcome(StrEnum):

@@ -14,10 +14,19 @@ from kvspill.cache.reports import Reports, outcome_of
 from kvspill.cache.room import Room
 from kvspill.cache.seen import SeenKeys
 from kvspill.cache.tier import Entry, State, TierState
-from kvspill.records import CANCELLED, Completion, LookupKind, Observer, Outcome, Purpose, Tier, Verb
+from kvspill.records import (
+    CANCELLED,
+    REBUILDS,
+    Completion,
+    LookupKind,
+    Observer,
+    Outcome,
+    Purpose,
+    Tier,
+    Verb,
+)
 from kvspill.storage.base import ObjectRef
 
-_REBUILDS = (Purpose.HISTORY, Purpose.PROMPT, Purpose.RAG)
 _SHARED = (Purpose.PROMPT, Purpose.RAG, Purpose.INGEST)
 
 _New = tuple[str, str | None]
@@ -215,7 +224,7 @@ class Cache:
         top, a prompt would be the faster for having been evicted, and a smaller capacity would raise a
         score (C3).
         """
-        if purpose not in _REBUILDS:
+        if purpose not in REBUILDS:
             return 0
         return min(self._level_of_rebuilt(key, purpose) for key, _parent in batch)
 

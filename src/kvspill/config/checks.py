@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from kvspill.config.effects import CONVERSATIONS
 from kvspill.errors import UsageError
-from kvspill.records import GIB
+from kvspill.records import GIB, block_padded
 from kvspill.texts import size_text
 
 if TYPE_CHECKING:
@@ -15,7 +15,6 @@ MIN_OPEN_THINK_SECONDS = 0.001
 RATE_MAX = 1e6
 MEMORY_USABLE_SHARE = 0.8
 """Share of a memory tier that entries may take (C1)."""
-BLOCK_BYTES = 4096
 
 
 NO_LIMIT_BYTES = 1 << 49
@@ -26,11 +25,6 @@ def gb_flag_value(nbytes: int) -> str:
     """The smallest value of a --*-gb flag, in steps of 0.1, that holds so many bytes."""
     tenths = -(-nbytes * 10 // GIB)
     return f"{tenths / 10:g}"
-
-
-def stored_bytes(nbytes: int) -> int:
-    """What an entry takes where it is stored: padded to whole blocks (C7)."""
-    return -(-nbytes // BLOCK_BYTES) * BLOCK_BYTES
 
 
 def check_config(config: "Config") -> None:
@@ -182,7 +176,7 @@ def check_fit(config: "Config", storage_bytes: int | None, ranks: int = 1) -> No
         flag = "--cpu-mem-gb" if config.cpu_bytes else "--gpu-mem-gb"
         limit = config.cpu_bytes or config.gpu_bytes
         usable = int(limit * MEMORY_USABLE_SHARE)
-    needed = stored_bytes(config.largest_entry_bytes)
+    needed = block_padded(config.largest_entry_bytes)
     if needed > usable:
         enough = math.ceil(needed / (usable / limit)) if usable else needed
         divided = f" (divided among {ranks} ranks)" if ranks > 1 else ""

@@ -42,7 +42,6 @@ _OTHER_TRAFFIC = 1.10
 _MISFIT = 0.20
 """A cell in which the model is off by more is named."""
 _MEMORY_BYTES = 256 * MIB
-_CEILING_SECONDS = 0.6
 Say = Callable[[str], None]
 
 
@@ -196,7 +195,7 @@ async def _on_machine(
     traffic = probe.difference(before, probe.snapshot())["block_device"]
     say("memory: reads and writes")
     copies = await _measure_memory(Bench(world, memory), schedule.length)
-    ceiling = await null_ceiling(config, world, _CEILING_SECONDS)
+    ceiling = await null_ceiling(config, world)
     answering = answer_seconds(copies) + 1 / (ceiling.operations_per_sec or math.inf)
     seconds = time.monotonic() - began
     return _Measured(points, copies, memory.threads, answering, traffic, rounds, seconds, bench.written_bytes)

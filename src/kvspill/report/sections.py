@@ -8,7 +8,7 @@ from kvspill.measure.priorities import MIN_COMPLETIONS
 from kvspill.report.autoscaling import answer_lines, step_table, unsettled
 from kvspill.report.honesty_section import honesty_section
 from kvspill.report.judged import JudgedCriterion, judged_criteria, met_text
-from kvspill.report.layers_section import device_load_section, layers_section
+from kvspill.report.layers_section import SHOWN, device_load_section, layers_section
 from kvspill.report.numbers import UNMEASURED, entry_sizes, limit, number, share, speed, volume
 from kvspill.report.parts import Part, grid, indent, pairs, title
 from kvspill.report.ranks_section import ranks_section
@@ -28,7 +28,6 @@ from kvspill.result.warnings.loads import OVERLOAD
 from kvspill.texts import counted, duration, significant, target_time
 
 _STYLES = {"PASS": "bold green", "FAIL": "bold red"}
-_SHOWN = ("mean", "p50", "p95", "p99", "max")
 _TIER_LABELS = {"gpu": "GPU", "cpu": "CPU", "storage": "NVME"}
 
 
@@ -110,8 +109,8 @@ def _latency(result: Result) -> Iterator[Part]:
     rows = []
     for figure in shown_at(Place.LATENCY):
         statistics = result.statistics(figure.name) or {}
-        rows.append((figure.title, *(duration(statistics.get(stat)) for stat in _SHOWN)))
-    yield grid(("per request", *_SHOWN), rows)
+        rows.append((figure.title, *(duration(statistics.get(stat)) for stat in SHOWN)))
+    yield grid(("per request", *SHOWN), rows)
     wait, unfinished = result.statistics("queue_wait_ms"), result.honesty.requests.unfinished
     ages = "request counts with its age" if unfinished == 1 else "requests count with their age"
     bound = f" (at least: {unfinished:,} unfinished {ages})" if unfinished else ""

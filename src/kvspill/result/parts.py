@@ -14,10 +14,10 @@ from kvspill.result.honesty import Ceiling, Worst, own_worst, worst_of
 from kvspill.result.measured import Measured, Settings, ratio
 from kvspill.result.probed import probes_of
 from kvspill.result.schema_honesty import Caution
+from kvspill.serving.population import LATENESS_SAMPLES_MAX
 from kvspill.storage.base import is_of_server
 from kvspill.workload.digest import Digest
 
-_LATENESS_SAMPLES_MAX = 100_000
 _UNFINISHED = ("under_way", "unfinished_stay_ns", "under_way_service_ns")
 _OF_TIERS = (
     *("limit_bytes", "usable_bytes", "used_bytes", "peak_bytes", "entries"),
@@ -188,7 +188,7 @@ def _chained(rows: Iterable[Sequence[Any]]) -> tuple[Any, ...]:
 
 def _sampled(rows: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
     """Samples of the ranks as one, every n-th where they are too many."""
-    stride = -(-sum(map(len, rows)) // _LATENESS_SAMPLES_MAX) or 1
+    stride = -(-sum(map(len, rows)) // LATENESS_SAMPLES_MAX) or 1
     return _chained(rows)[::stride]
 
 

@@ -27,11 +27,12 @@ class _Impatient(Altered):
 
 _USERS_PER_SERVER_MAX = 2
 """Users without a pause keep all servers busy; more of them would only wait, and take long to start."""
+_SECONDS = 0.6
 _ATTEMPTS = 3
 """A moment may be disturbed; the best of several is what this machine can do."""
 
 
-async def null_ceiling(config: Config, world: World, seconds: float) -> Ceiling:
+async def null_ceiling(config: Config, world: World, seconds: float = _SECONDS) -> Ceiling:
     """The most that this program does with this configuration's requests on an infinitely fast device."""
     found = [await _one_moment(config, world, seconds / _ATTEMPTS) for _attempt in range(_ATTEMPTS)]
     return max(found, key=lambda ceiling: ceiling.operations_per_sec or 0.0)

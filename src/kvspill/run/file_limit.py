@@ -3,9 +3,8 @@
 import resource
 
 from kvspill.config import Config
-from kvspill.config.checks import stored_bytes
 from kvspill.errors import UsageError
-from kvspill.records import MIB
+from kvspill.records import MIB, block_padded
 from kvspill.storage.files.bucket import BUCKET_BYTES
 from kvspill.texts import size_text
 
@@ -39,7 +38,7 @@ def _stored(config: Config, directory_bytes: int) -> dict[str, int]:
     """The largest file of the storage tier, by what it is called."""
     if config.layout == "slots":
         return {"the file of --layout slots": directory_bytes}
-    entry = stored_bytes(config.largest_entry_bytes) if config.context_is_known else 0
+    entry = block_padded(config.largest_entry_bytes) if config.context_is_known else 0
     if config.layout == "buckets":
         return {"a file of --layout buckets": max(BUCKET_BYTES, entry)}
     return {"the file of the largest entry": entry}

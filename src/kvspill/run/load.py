@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from kvspill.run.search.controller import Search
     from kvspill.run.search.monitor import WindowMonitor
 
-CEILING_SECONDS = 0.6
 _MANY_USERS = 20_000
 _AT_ONCE = 16
 """Entries that are stored before the load at a time."""
@@ -257,7 +256,7 @@ class Load:
             fixed = config
             if searched or self.share.size > 1:
                 fixed = config.changed(enable_autoscaling=False, num_users=max(1, users))
-            ceiling = await null_ceiling(fixed, self.world, CEILING_SECONDS)
+            ceiling = await null_ceiling(fixed, self.world)
         return Part(
             recorder=stage.recorder,
             facts=facts,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kvspill.config import Config
-from kvspill.config.checks import check_fit, stored_bytes
+from kvspill.config.checks import check_fit
 from kvspill.config.config import gib_to_bytes
 from kvspill.config.plugged import usable_plugins
 from kvspill.errors import UsageError, reason_of
@@ -20,7 +20,7 @@ from kvspill.machine.memory import Available, available_memory
 from kvspill.machine.mounts import MEMORY_FILE_SYSTEMS, file_system, is_system
 from kvspill.outputs import RESULTS
 from kvspill.plugins import Kind, Need
-from kvspill.records import GIB, MIB, UNLIMITED_BYTES
+from kvspill.records import GIB, MIB, UNLIMITED_BYTES, block_padded
 from kvspill.refusals import check_place
 from kvspill.run.sharing import Sharing, find_sharing
 from kvspill.run.stores import FREE_SPACE_SHARE, addresses, capacity_at_addresses
@@ -246,7 +246,7 @@ def _check_space(config: Config, dirs: tuple[Path, ...], room: int, sharing: Sha
 
 def _check_disk(config: Config, dirs: tuple[Path, ...], storage_bytes: int, sharing: Sharing) -> None:
     """Refuse a disk on which the largest entry does not fit, where nobody gave a capacity."""
-    needed = stored_bytes(config.largest_entry_bytes)
+    needed = block_padded(config.largest_entry_bytes)
     if not config.context_is_known or needed <= storage_bytes:
         return
     flag = "--cache-dir" if config.cache_dir is not None else "current directory"

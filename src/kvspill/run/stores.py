@@ -3,13 +3,12 @@
 import re
 
 from kvspill.config import Config
-from kvspill.config.checks import stored_bytes
 from kvspill.config.plugged import usable_plugins
 from kvspill.errors import UsageError
 from kvspill.machine.kernel import boot_id
 from kvspill.machine.launcher import Launched, launched, placed
 from kvspill.plugins import Kind
-from kvspill.records import UNLIMITED_BYTES
+from kvspill.records import UNLIMITED_BYTES, block_padded
 from kvspill.storage.addresses import FILE_SCHEME, choose_storage, scheme_of
 from kvspill.texts import size_text
 
@@ -89,7 +88,7 @@ def room_at_addresses(config: Config, ranks: int) -> int:
     storage_bytes = int(min(known) * len(places) * FREE_SPACE_SHARE) // ranks
     if storage_bytes <= 0:
         raise UsageError(f"--cache-dir {' '.join(places)}: has no room left; free some, or raise its limit")
-    needed = stored_bytes(config.largest_entry_bytes)
+    needed = block_padded(config.largest_entry_bytes)
     if config.context_is_known and needed > storage_bytes:
         tokens = config.largest_entry_tokens
         divided = f", divided among {ranks} ranks" if ranks > 1 else ""

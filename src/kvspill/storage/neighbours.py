@@ -11,6 +11,7 @@ from pathlib import Path
 from kvspill.errors import UsageError
 from kvspill.machine.kernel import Kernel
 from kvspill.machine.launcher import launched
+from kvspill.machine.probes import SECTOR_BYTES
 from kvspill.machine.processes import Counters, lock_holders, open_files, process_io
 from kvspill.storage.rundir import CLAIM, DIRECTORY, MARKER, RunDir, is_run_name, list_entries
 from kvspill.texts import size_text
@@ -18,7 +19,6 @@ from kvspill.texts import size_text
 _CLAIM_BYTES_MAX = 4096
 _CLAIM_SLACK = 1.05
 """What neighbours hold and what is free are not read at one moment."""
-_SECTOR_BYTES = 512
 
 
 class OvertakenError(UsageError):
@@ -185,7 +185,7 @@ def _held(fd: int) -> int:
     for name, is_dir in _listed(fd):
         try:
             if not is_dir:
-                held += os.stat(name, dir_fd=fd, follow_symlinks=False).st_blocks * _SECTOR_BYTES
+                held += os.stat(name, dir_fd=fd, follow_symlinks=False).st_blocks * SECTOR_BYTES
                 continue
             inner = os.open(name, DIRECTORY, dir_fd=fd)
         except OSError:

@@ -7,7 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-BLOCK_BYTES = 4096
+from kvspill.records import BLOCK_BYTES as BLOCK_BYTES
+from kvspill.records import block_padded as block_padded
+
 WORD_BYTES = 8
 WORDS_PER_BLOCK = BLOCK_BYTES // WORD_BYTES
 STAMP_WORDS = 3
@@ -41,11 +43,6 @@ def identify(key: str, generation: int, salt: bytes = b"") -> Identity:
 
 def blocks_of(nbytes: int) -> int:
     return -(-nbytes // BLOCK_BYTES)
-
-
-def block_padded(nbytes: int) -> int:
-    """What so many bytes take in whole blocks."""
-    return -(-nbytes // BLOCK_BYTES) * BLOCK_BYTES
 
 
 def _stamp_columns(memory: Bytes, blocks: int) -> Words:

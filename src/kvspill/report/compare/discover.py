@@ -9,7 +9,7 @@ from kvspill.report.columns import COLUMN, CONFIGURATION, SHAPING, finite
 from kvspill.report.compare.advice import Advice, advise, findings
 from kvspill.report.compare.doubts import different_lengths, kinds, named, no_ranks
 from kvspill.report.compare.matching import recorded, settings_that, values_of
-from kvspill.report.compare.run import Run
+from kvspill.report.compare.run import NUMBERS, Run
 from kvspill.report.compare.spreads import (
     CANDIDATES,
     Pair,
@@ -24,7 +24,6 @@ from kvspill.report.compare.spreads import (
 from kvspill.report.settings import canonical
 from kvspill.texts import counted
 
-_NUMBERS = ("cpu_mem_gb", "max_concurrent_allocs", "num_users")
 _COIN = 6
 """A coin names the same system in all of fewer configurations more often than once in twenty tries."""
 Key = tuple[str, ...]
@@ -94,7 +93,7 @@ def _matched_by(sides: Sides) -> tuple[str, ...]:
 
 
 def _key(run: Run, names: Sequence[str]) -> Key | None:
-    numbers = all(finite(run.config.get(name)) is not None for name in _NUMBERS)
+    numbers = all(finite(run.config.get(name)) is not None for name in NUMBERS)
     if not numbers or any(run.config.get(name) is None for name in CONFIGURATION):
         return None
     return tuple(canonical(run.config.get(name)) for name in names)

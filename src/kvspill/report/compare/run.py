@@ -19,7 +19,7 @@ _CONFIG_IN_NAME = re.compile(
     r"_qd(?P<max_concurrent_allocs>\d+)_gen(?P<generation_mode>[a-z]+)_users(?P<num_users>\d+)"
 )
 _TRIAL = re.compile(r"[_-]*trial[_-]*\d+$", re.IGNORECASE)
-_NUMBERS = ("cpu_mem_gb", "max_concurrent_allocs", "num_users")
+NUMBERS = ("cpu_mem_gb", "max_concurrent_allocs", "num_users")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,4 +97,4 @@ def config_in_name(name: str) -> dict[str, Any]:
     if match is None:
         return {}
     found: dict[str, Any] = match.groupdict()
-    return {key: float(value) if key in _NUMBERS else value for key, value in found.items()}
+    return {key: float(value) if key in NUMBERS else value for key, value in found.items()}

@@ -6,10 +6,9 @@ from typing import NamedTuple
 
 from kvspill.errors import UsageError
 from kvspill.measure.histograms import Histogram
-from kvspill.records import NS_PER_SEC
+from kvspill.records import BLOCK_BYTES, NS_PER_SEC
 from kvspill.result.schema import Result
 
-BLOCK_BYTES = 4096
 _DEPTH_MAX = 1024
 
 

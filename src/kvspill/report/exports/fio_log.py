@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kvspill.errors import UsageError
-from kvspill.report.exports.fio_job import BLOCK_BYTES
+from kvspill.records import BLOCK_BYTES
 from kvspill.report.exports.logs import log_rows
+from kvspill.storage.jobs import LANES_PER_ENTRY
 
 FILE = "kvspill-replay.dat"
 _COLUMNS = ("tier", "verb", "key", "generation", "stored_bytes", "started_ns", "device_ns", "pieces", "error")
 _CALLS_MAX = 1 << 23
-_LANES_PER_ENTRY = 4
 _DEPTH_MAX = 256
 _NS_PER_US = 1000
 
@@ -101,9 +101,9 @@ def _calls(row: dict[str, Any], offset: int) -> Iterator[Call]:
     """An operation's calls, which the log counts: up to four under way at once, all equally long."""
     nbytes, pieces = row["stored_bytes"], max(1, row["pieces"])
     step = max(1, -(-nbytes // pieces // BLOCK_BYTES)) * BLOCK_BYTES
-    busy_ns = row["device_ns"] // -(-pieces // _LANES_PER_ENTRY)
+    busy_ns = row["device_ns"] // -(-pieces // LANES_PER_ENTRY)
     for number, start in enumerate(range(0, nbytes, step)):
-        at_ns = row["started_ns"] + number // _LANES_PER_ENTRY * busy_ns
+        at_ns = row["started_ns"] + number // LANES_PER_ENTRY * busy_ns
         yield Call(at_ns, at_ns + busy_ns, row["verb"], offset + start, min(step, nbytes - start))
 
 

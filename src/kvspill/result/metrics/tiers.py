@@ -5,13 +5,12 @@ from functools import partial
 
 from kvspill.measure.histograms import Histogram
 from kvspill.measure.lanes import Lane
-from kvspill.records import Purpose, Verb
+from kvspill.records import REBUILDS, Purpose, Verb
 from kvspill.result.measured import Measured, gib, ratio
 from kvspill.result.metrics.metric import Area, Value, cache_stat, column, headline, trials
 
-REUSE_READS = (Purpose.DECODE, Purpose.HISTORY, Purpose.PROMPT, Purpose.RAG)
-PREFILL_WRITES = (Purpose.PREFILL, Purpose.HISTORY, Purpose.PROMPT, Purpose.RAG)
-REBUILDS = (Purpose.HISTORY, Purpose.PROMPT, Purpose.RAG)
+REUSE_READS = (Purpose.DECODE, *REBUILDS)
+PREFILL_WRITES = (Purpose.PREFILL, *REBUILDS)
 
 
 def _of_lane(value: Callable[[Lane], Value]) -> Callable[..., Value]:

@@ -45,11 +45,9 @@ def clean(address: str, options: Mapping[str, Any]) -> "Cleaned":
 
 
 def _why_not() -> str | None:
-    from kvspill.storage.nixl.agent import find_package
+    from kvspill.storage.nixl.agent import NOT_INSTALLED, find_package
 
-    if find_package() is None:
-        return "the package nixl-cu13 is not installed; pip install 'kvspill[nixl]'"
-    return None
+    return NOT_INSTALLED if find_package() is None else None
 
 
 PLUGIN = Plugin(

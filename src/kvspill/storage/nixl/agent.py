@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from kvspill.errors import UsageError
 from kvspill.storage.stamps import Bytes
 
+NOT_INSTALLED = "the package nixl-cu13 is not installed; pip install 'kvspill[nixl]'"
 PACKAGES = ("nixl_cu13", "nixl_cu12", "nixl_rocm")
 """The same library, built for different drivers; none of them needs a GPU to move files."""
 _NAP_SECONDS = 0.00005
@@ -50,7 +51,7 @@ def why_missing(plugin: str) -> str | None:
     """Why a plug-in of the library cannot be used here, with the remedy, or None."""
     package = find_package()
     if package is None:
-        return "the package nixl-cu13 is not installed; pip install 'kvspill[nixl]'"
+        return NOT_INSTALLED
     files = distribution(package.replace("_", "-")).files or []
     found = next((path for path in files if path.name == f"libplugin_{plugin}.so"), None)
     if found is None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from kvspill.records import GIB
 from kvspill.storage.objects.failures import (
     PANICKED,
     SERVER_ERROR,
@@ -21,7 +22,6 @@ T = TypeVar("T")
 GET, PUT, PART, DELETE, LIST = "get", "put", "part", "delete", "list"
 _AROUND_PARTS = 2
 """An upload in parts begins and ends with a request of its own."""
-_GIB = 1 << 30
 _PANIC = "PanicException"
 """What Rust's panics are called here; the class cannot be imported, and is no Exception."""
 
@@ -70,7 +70,7 @@ class Tally:
             found["cost"] = (
                 (puts + asked[LIST]) / 1000 * (per_1000_put or 0)
                 + asked[GET] / 1000 * (per_1000_get or 0)
-                + self.received_bytes / _GIB * (per_gib or 0)
+                + self.received_bytes / GIB * (per_gib or 0)
             )
         return found
 

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from kvspill.errors import KvspillError, UsageError
+from kvspill.storage.findings import PROBE_BYTES
 from kvspill.storage.lease import Cleaned, Renewal, is_over, lease_text
 from kvspill.storage.objects.calls import DELETE, GET, LIST, PUT, Calls, Tally, taken
 from kvspill.storage.objects.failures import DENIED, NO_BUCKET, NO_RANGE, NOT_FOUND, RequestError
@@ -20,7 +21,6 @@ LEASE = ".kvspill-lease"
 PROBE = "probe"
 _OBJECT_NAME = re.compile(r"[0-9a-f]{32}-\d+|probe")
 _BULK = 1000
-_PROBE_BYTES = 4096
 _LEASE_BYTES_MAX = 4096
 _REMEDIES = {
     NO_BUCKET: "make the bucket, or name another with --cache-dir",
@@ -92,15 +92,15 @@ def gives_ranges(calls: Calls, path: str) -> bool:
     """The same, found out with an object of that name."""
     import obstore
 
-    data = secrets.token_bytes(2 * _PROBE_BYTES)
+    data = secrets.token_bytes(2 * PROBE_BYTES)
     put(calls, path, data)
 
     def read(store: Any) -> bytes:
-        wanted = {"range": (_PROBE_BYTES, 2 * _PROBE_BYTES)}
-        return taken(obstore.get(store, path, options=wanted), _PROBE_BYTES)
+        wanted = {"range": (PROBE_BYTES, 2 * PROBE_BYTES)}
+        return taken(obstore.get(store, path, options=wanted), PROBE_BYTES)
 
     try:
-        return calls.ask(GET, read) == data[_PROBE_BYTES:]
+        return calls.ask(GET, read) == data[PROBE_BYTES:]
     except RequestError as failed:
         if NO_RANGE in str(failed):
             return False

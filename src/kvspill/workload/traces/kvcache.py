@@ -5,11 +5,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from kvspill.records import NS_PER_MS
 from kvspill.workload.traces.files import RowError, RowLog, id_items_of, json_rows, time_ns_of, tokens_of
 from kvspill.workload.traces.format import SAMPLES, row_format
 from kvspill.workload.traces.replay import Row
 
-_NS_PER_MS = 1_000_000
 _BLOCK_TOKENS_MAX = 1_000_000
 
 
@@ -27,7 +27,7 @@ def rows(path: Path, flag: str, log: RowLog) -> Iterator[Row]:
         if record.get("hash_ids") is None:
             raise RowError("hash_ids is missing: nothing says which blocks it asks for")
         if record.get("timestamp") is not None:
-            before_ns = time_ns_of(record, "timestamp", _NS_PER_MS)
+            before_ns = time_ns_of(record, "timestamp", NS_PER_MS)
         block_tokens = size
         return _row(record, size, before_ns)
 
