@@ -35,6 +35,9 @@ class Cell:
     """Each worker does one operation, whatever the time."""
     times: int = 1
     """So often then: all workers begin together, and again after a pause."""
+    removes_beside: bool = False
+    """Writers don't wait until what they wrote before is removed: runs don't either, but each write may take
+    longer then."""
     write_bytes_max: int = UNLIMITED_BYTES
     """The cell ends once so much is written: a quick device needs less time."""
 
@@ -186,23 +189,26 @@ class Bench:
             await self._pause(cell)
 
     async def _writes(self, cell: Cell, point: Point, course: _Course) -> None:
-        """Write, and remove what was written before meanwhile: runs don't wait for their deletes either."""
         before: ObjectRef | None = None
-        deleted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        deleted.set_result(None)
+        removing = self._remove(point, None)
         while course.may_write(cell.nbytes, self._world.now_ns()):
             self._number += 1
             self.written_bytes += cell.nbytes
             ref = ObjectRef(f"written{self._number}", 1, cell.nbytes)
             point.writes.completions += _check(await self._backend.write([WriteItem(ref)]))
-            await deleted
-            deleted = asyncio.ensure_future(self._delete(point, before))
+            await removing
+            removing = self._remove(point, before)
+            if not cell.removes_beside:
+                await removing
             before = ref
             if cell.once:
                 break
             await self._pause(cell)
-        await deleted
-        await self._delete(point, before)
+        await removing
+        await self._remove(point, before)
+
+    def _remove(self, point: Point, ref: ObjectRef | None) -> "asyncio.Task[None]":
+        return asyncio.get_running_loop().create_task(self._delete(point, ref))
 
     async def _delete(self, point: Point, ref: ObjectRef | None) -> None:
         if ref is not None:

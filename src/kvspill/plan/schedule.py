@@ -100,7 +100,7 @@ class Schedule:
         """A cell under full load."""
         size = self.large_bytes
         written_bytes = max(self.length.cell_bytes, 2 * writers * size)
-        return Cell(name, size, readers, writers, seconds, write_bytes_max=written_bytes)
+        return Cell(name, size, readers, writers, seconds, removes_beside=True, write_bytes_max=written_bytes)
 
     def _workers(self, lanes: int) -> int:
         """Enough entries for all lanes, and one that waits."""
@@ -146,7 +146,8 @@ class Schedule:
         for depth in length.depths[::2]:
             if depth < (self.write_lanes or self.lanes):
                 deep = Cell(f"{DEPTH} writes, {depth} in flight", piece, 0, depth, length.cell_seconds / 2)
-                yield replace(deep, write_bytes_max=max(length.cell_bytes, 2 * depth * piece))
+                written_bytes = max(length.cell_bytes, 2 * depth * piece)
+                yield replace(deep, removes_beside=depth > 1, write_bytes_max=written_bytes)
         for verb, speed in ((0, read_speed), (1, write_speed)):
             name = f"{LONG} {('read', 'written')[verb]}"
             yield Cell(name, self._long_bytes(speed), 1 - verb, verb, rest_seconds=0.3, once=True)
