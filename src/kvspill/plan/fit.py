@@ -21,6 +21,8 @@ _OF_MEMORY = ("open_us", "piece_us", "alone_gib_per_sec")
 _SPREAD_OF_ONE = 0.05
 """What one measurement alone may be off by."""
 _SPREAD_MIN = 0.005
+_FEW_SHARE = 0.98
+"""A smaller difference is the spread of the cells."""
 _BURST_SECONDS_MIN = 0.02
 _GAP_SECONDS = 0.008
 _CROWDS_MIN = 6
@@ -78,6 +80,8 @@ def fit(points: Sequence[Point], lanes: int, write_lanes: int, piece_bytes: int)
             figures[f"{word}_slice_ms"] = slice_seconds * 1000
         elif burst_bytes:
             figures[f"{word}_burst_mib"] = burst_bytes / MIB
+        else:
+            figures[f"{word}_few_gib_per_sec"] = _few(points, verb, mine.bytes_per_sec, lanes) / GIB
         if slice_seconds or burst_bytes:
             figures[f"{word}_burst_duplex"] = _burst_duplex(points, verb, piece_bytes)
             if burst_speed > mine.bytes_per_sec:
@@ -167,6 +171,19 @@ def _alone(points: Sequence[Point], verb: Verb, limit: float) -> tuple[float, fl
         return float(seconds.min()), math.inf
     speed = 1 / slope
     return max(0.0, float(start)), speed if speed < _UNLIMITED_SHARE * limit else math.inf
+
+
+def _few(points: Sequence[Point], verb: Verb, limit: float, lanes: int) -> float:
+    """The speed with a quarter to a half of the lanes in flight, where that is below the limit."""
+    speeds = [
+        point.of(verb).bytes_per_sec()
+        for point in points
+        if point.cell.name.startswith(DEPTH)
+        and point.of(verb).completions
+        and lanes <= 4 * (point.cell.readers + point.cell.writers) <= 2 * lanes
+    ]
+    few = float(np.median(speeds)) if speeds else math.inf
+    return few if few < _FEW_SHARE * limit else math.inf
 
 
 def _one_by_one(points: Sequence[Point], verb: Verb) -> list[Seen]:

@@ -18,7 +18,10 @@ from kvspill.records import GIB, MIB, NS_PER_SEC, Tier, Verb
 class Direction:
     """Reads or writes of a device behind lanes."""
 
+    lanes: int
     ns_per_byte: float
+    few_ns_per_byte: float
+    """With up to half of the lanes in flight."""
     alone_ns_per_byte: float
     """One piece in flight is no faster than that."""
     piece_ns: float
@@ -31,6 +34,13 @@ class Direction:
     burst_ns_per_byte: float
     slice_ns: float
     tick_ns: float
+
+    def paced(self, in_flight: int) -> float:
+        """Nanoseconds for a byte with so many pieces in flight."""
+        if self.few_ns_per_byte <= self.ns_per_byte:
+            return self.ns_per_byte
+        full = min(1.0, max(0.0, 2 * in_flight / self.lanes - 1))
+        return 1 / (full / self.ns_per_byte + (1 - full) / self.few_ns_per_byte)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +75,9 @@ class DeviceModel:
     read_alone_gib_per_sec: float = math.inf
     write_alone_gib_per_sec: float = math.inf
     """A piece that is alone in flight takes the piece's latency and its bytes at this speed."""
+    read_few_gib_per_sec: float = math.inf
+    write_few_gib_per_sec: float = math.inf
+    """With up to half of the lanes in flight the device is no faster; with more it comes up to its speed."""
     read_duplex: float = 0.0
     write_duplex: float = 0.0
     """How far reads are spared by writes in flight, and writes by reads: 0 one budget for both, 1 one each;
@@ -102,7 +115,9 @@ class DeviceModel:
         known = {field.name.removeprefix(f"{word}_"): getattr(self, field.name) for field in fields(self)}
         ns_per_byte = _ns_per_byte(known["gib_per_sec"])
         return Direction(
+            self.write_lanes if verb is Verb.WRITE and self.write_lanes else self.lanes,
             ns_per_byte,
+            max(ns_per_byte, _ns_per_byte(known["few_gib_per_sec"])),
             _ns_per_byte(known["alone_gib_per_sec"]),
             known["piece_us"] * 1000,
             known["open_us"] * 1000,
@@ -137,7 +152,7 @@ _OF_LANES = tuple(
     field.name
     for field in fields(DeviceModel)
     if field.name.endswith(("_open_us", "_piece_us", "_alone_gib_per_sec", "_duplex", "_burst_mib"))
-    or field.name.endswith(("_open_apart_us", "_burst_gib_per_sec", "_slice_ms"))
+    or field.name.endswith(("_open_apart_us", "_few_gib_per_sec", "_burst_gib_per_sec", "_slice_ms"))
     or field.name in ("write_lanes", "lanes_per_entry", "pieces_per_lane", "piece_mib", "requests_per_sec")
     or field.name == "slice_tick_ms"
 )

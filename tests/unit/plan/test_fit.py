@@ -46,6 +46,14 @@ def test_the_fit_finds_the_bandwidth_and_the_piece_alone(points: list[Point]) ->
     assert found.read_slice_ms == found.read_burst_mib == 0
 
 
+def test_the_fit_finds_the_speed_with_few_pieces_in_flight() -> None:
+    model = DeviceModel(3.0, 2.0, lanes=32, read_open_us=80, write_open_us=200, read_few_gib_per_sec=2.7)
+    found = fit(held(model), 32, 0, 4 * MIB).model
+    assert found.read_gib_per_sec == pytest.approx(3.0, rel=0.02)
+    assert found.read_few_gib_per_sec == pytest.approx(2.7, rel=0.02)
+    assert math.isinf(found.write_few_gib_per_sec)
+
+
 def test_the_fit_finds_how_many_entries_are_opened_in_a_time() -> None:
     model = DeviceModel(2.0, 1.0, lanes=32, read_open_us=150, write_open_us=300, write_open_apart_us=120)
     apart = fit(held(model), 32, 0, 4 * MIB).model

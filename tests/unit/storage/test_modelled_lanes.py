@@ -50,6 +50,20 @@ def test_entries_beyond_the_lanes_wait_in_order_of_arrival() -> None:
     assert [one.queue_ns for one in done] == [0, pytest.approx(NS_PER_SEC), pytest.approx(2 * NS_PER_SEC)]
 
 
+def test_a_device_comes_up_to_its_speed_with_more_than_half_of_the_lanes() -> None:
+    model = lanes(16, read_few_gib_per_sec=0.5)
+    half, most, full = (served(model, reads(*[GIB] * count)) for count in (2, 3, 4))
+    assert seconds(half)[-1] == pytest.approx(2 / 0.5, rel=0.02)
+    assert seconds(most)[-1] == pytest.approx(3 / 0.75, rel=0.02)
+    assert seconds(full)[-1] == pytest.approx(4 / 1.0, rel=0.02)
+
+
+def test_pieces_of_the_other_direction_are_in_flight_too() -> None:
+    model = lanes(16, read_few_gib_per_sec=0.5, write_few_gib_per_sec=0.5, read_duplex=1, write_duplex=1)
+    asked = [(verb, GIB, 0) for verb in (Verb.READ, Verb.WRITE) for _ in range(2)]
+    assert seconds(served(model, asked))[-1] == pytest.approx(2.0, rel=0.02)
+
+
 def test_entries_of_one_piece_take_one_lane_each() -> None:
     done = served(lanes(8), reads(*[4 * MIB] * 16))
     assert seconds(done) == [round((number + 1) * 4 * MIB / GIB, 6) for number in range(16)]

@@ -202,11 +202,12 @@ class Flow:
         """Whether what the slice allows has been used up."""
         return not self.bursting and self.speed.slice_ns > 0
 
-    def drain_ns(self) -> float:
-        """How long the device would take for the bytes in flight, had it nothing else to do."""
+    def drain_ns(self, in_flight: int) -> float:
+        """How long the device takes for these bytes alone, with so much in flight both ways."""
         if self.stalled:
             return 0.0
-        return self.ring.nbytes * (self.speed.burst_ns_per_byte if self.bursting else self.speed.ns_per_byte)
+        speed = self.speed
+        return self.ring.nbytes * (speed.burst_ns_per_byte if self.bursting else speed.paced(in_flight))
 
     def spared(self, other: "Flow") -> float:
         """How far this is spared by what is in flight the other way."""
@@ -224,7 +225,8 @@ class Flow:
             self.turn_ns = self.leave_ns = math.inf
             self.due_ns = self.resume_ns
             return
-        shared_ns = self.drain_ns() + (1 - self.spared(other)) * other.drain_ns()
+        in_flight = self.lanes + other.lanes
+        shared_ns = self.drain_ns(in_flight) + (1 - self.spared(other)) * other.drain_ns(in_flight)
         alone_ns = speed.piece_ns + speed.alone_ns_per_byte * self.ring.nbytes / self.lanes
         self.ring.pace(max(shared_ns, 1e-3) / self.ring.nbytes, alone_ns)
         self.turn_ns = self.ring.turn_ns()
