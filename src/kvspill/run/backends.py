@@ -17,6 +17,7 @@ from kvspill.run.stores import own_addresses, ranks_at_stores
 from kvspill.storage.addresses import choose_storage
 from kvspill.storage.base import Backend, BackendContext
 from kvspill.storage.base import Progress as Preparing
+from kvspill.storage.foreign import ForeignBackend
 from kvspill.world import World
 
 _MODEL = "modelled"
@@ -56,10 +57,11 @@ def open_backends(
             ranks=ranks_at_stores(config) if tier is Tier.STORAGE and not simulated else 1,
         )
         try:
-            backends[tier] = plugin.start(context, Backend, _where(config))
+            made = plugin.start(context, Backend, _where(config))
+            backends[tier] = made if plugin.is_ours else ForeignBackend(made, plugin, world.now_ns)
         except BaseException:
-            for made in backends.values():
-                made.close_now()
+            for other in backends.values():
+                other.close_now()
             raise
     if Tier.GPU in backends and config.load_to == "gpu":
         landing = backends[Tier.GPU].landing()

@@ -11,7 +11,7 @@ from kvspill.result.warnings.known import noted
 from kvspill.run.cleaner import start_address_cleaner, start_cleaner
 from kvspill.run.progress import Progress
 from kvspill.run.stores import own_addresses
-from kvspill.storage.base import LEFT_BEHIND, Backend
+from kvspill.storage.base import LEFT_BEHIND, PLUGIN_FAILED, Backend
 
 
 async def close_within(
@@ -68,7 +68,7 @@ async def close_all(backends: list[Backend], progress: Progress) -> list[Caution
             why = f"{type(error).__name__}: {error}"
             message = f"A tier could not be closed ({why}): what it stored may stay."
             left.append(noted(LEFT_BEHIND, message, "Run `kvspill clean` on its directory or address."))
-        left += [noted(*note) for note in backend.notes() if note.code == LEFT_BEHIND]
+        left += [noted(*note) for note in backend.notes() if note.code in (LEFT_BEHIND, PLUGIN_FAILED)]
     _say(left, progress)
     return left
 

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING
 
+from kvspill.errors import KvspillError
 from kvspill.records import Tier
 from kvspill.result.parts import together
 from kvspill.result.schema import Result
@@ -66,6 +67,11 @@ def _run(plan: Plan, progress: Progress, interrupts: Interrupts, ranks: Ranks) -
             return (run_virtual if plan.simulated else run_real)(trial.run, plan.config.seed)
         except asyncio.CancelledError:
             raise KeyboardInterrupt from None
+        except SystemExit as error:
+            # A plug-in means its own end; a run that ends without a result has failed.
+            raise KvspillError(
+                f"a plug-in ended the run (SystemExit: {error}); see `kvspill doctor` for those installed"
+            ) from error
         finally:
             interrupts.watch(None)
             # Does nothing but where a second signal cut the closing short.

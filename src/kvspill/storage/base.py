@@ -201,6 +201,8 @@ class BackendContext:
 
 
 LEFT_BEHIND = "left_behind"
+PLUGIN_FAILED: Final = "plugin_failed"
+"""The code of a note that says what a plug-in of another package did against its contract."""
 _NAMED_MAX = 5
 
 

@@ -1,0 +1,94 @@
+"""Plug-ins that break their contract amid a load: a counted fault, never a good result, never none."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+RUN = (
+    *("run", "--model", "tiny-1b", "--num-users", "2", "--max-requests", "6", "--request-rate", "50"),
+    *("--generation-mode", "none", "--cpu-mem-gb", "0", "--quiet", "--output", "result.json"),
+)
+PACKAGE = """
+import time
+from kvspill.cache.policies.lru import LruPolicy
+from kvspill.plugins import Need, Plugin
+from kvspill.storage.backends.modelled import ModelledBackend
+from kvspill.storage.profiles import NULL
+
+class Shelf(ModelledBackend):
+    def __init__(self, context):
+        super().__init__("shelf", NULL, context.clock_ns)
+
+    async def read(self, batch):
+        READ
+
+class Leaving(LruPolicy):
+    def touch(self, key):
+        exit(0)
+
+BACKEND = Plugin("shelf", "a shelf", make=Shelf, needs=frozenset({Need.ADDRESS}), schemes=("shelf",))
+POLICY = Plugin("leaving", "leaves", make=lambda context: Leaving())
+"""
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    info = tmp_path / "site" / "shelf-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: shelf\nVersion: 1.0\n")
+    groups = ("backends", "shelf", "BACKEND"), ("policies", "leaving", "POLICY")
+    lines = [f"[kvspill.{group}]\n{name} = shelf_package:{what}\n" for group, name, what in groups]
+    (info / "entry_points.txt").write_text("".join(lines))
+    return info.parent
+
+
+def ended(site: Path, read: str, *more: str) -> tuple[int, str, Any]:
+    (site / "shelf_package.py").write_text(PACKAGE.replace("READ", read))
+    where = site.parent
+    done = subprocess.run(
+        [sys.executable, "-m", "kvspill.cli.main", *RUN, "--cache-dir", "shelf://h/x", *more],
+        cwd=where,
+        env={**os.environ, "PYTHONPATH": str(site)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    output = where / "result.json"
+    return done.returncode, done.stderr, json.loads(output.read_text()) if output.exists() else None
+
+
+@pytest.mark.parametrize(
+    ("read", "why"),
+    [
+        ("exit(0)", "SystemExit: 0"),
+        ("raise LookupError('no such shelf')", "LookupError: no such shelf"),
+        ("return (await super().read(batch))[1:]", "0 answers to 1 items"),
+    ],
+)
+def test_a_backend_that_answers_no_read_leaves_a_faulty_result(site: Path, read: str, why: str) -> None:
+    code, err, result = ended(site, read)
+    assert code == 1
+    assert "storage read bad_answer" in err
+    assert "internal error" not in err
+    assert result["faulty"] is True
+    messages = [item["message"] for item in result["warnings"] if item["code"] == "plugin_failed"]
+    assert messages == [f"The plug-in shelf of shelf 1.0 failed in read: {why}."]
+
+
+def test_times_that_cannot_be_make_no_better_result(site: Path) -> None:
+    read = "done = await super().read(batch); done[0].finished_ns = done[0].submitted_ns - 1000; return done"
+    code, _err, result = ended(site, read)
+    assert (code, result["faulty"]) == (1, True)
+    assert {row["kind"] for row in result["honesty"]["errors"]} == {"bad_answer"}
+
+
+def test_a_policy_that_ends_the_program_is_no_success(site: Path) -> None:
+    code, err, _result = ended(site, "return await super().read(batch)", "--eviction-policy", "leaving")
+    assert code == 1
+    assert "a plug-in ended the run (SystemExit: 0)" in err
