@@ -19,7 +19,7 @@ from kvspill.plan.schedule import Length, Schedule
 from kvspill.records import GIB, MIB, Tier, Verb
 from kvspill.run.backends import open_backends
 from kvspill.run.ceiling import null_ceiling
-from kvspill.run.device_work import run_device_work
+from kvspill.run.device_work import prepare_backend, run_device_work
 from kvspill.run.progress import Progress
 from kvspill.run.runner import limited
 from kvspill.storage.arena import PAGE_BYTES
@@ -183,7 +183,7 @@ async def _on_machine(
     assert isinstance(memory, DramBackend)
     probe = Probe(paths)
     for backend in opened:
-        await backend.prepare(lambda *_: None)
+        await prepare_backend(backend)
     if not storage.capabilities.direct_io:
         raise UsageError(
             f"{', '.join(map(str, paths))}: no direct I/O ({storage.capabilities.description}), and the "

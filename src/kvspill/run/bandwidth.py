@@ -8,7 +8,7 @@ from pathlib import Path
 from kvspill.config import Config
 from kvspill.errors import KvspillError
 from kvspill.records import GIB, MIB, NS_PER_SEC, Completion, Tier
-from kvspill.run.device_work import run_device_work
+from kvspill.run.device_work import prepare_backend, run_device_work
 from kvspill.run.progress import Progress
 from kvspill.storage.base import Backend, ObjectRef, WriteItem
 from kvspill.storage.profiles import Profile
@@ -93,7 +93,7 @@ def _measured(
 
 
 async def _measure(world: World, backend: Backend) -> Bandwidth:
-    await backend.prepare(lambda *_: None)
+    await prepare_backend(backend)
     refs = [ObjectRef(f"probe{number}", 1, OBJECT_BYTES) for number in range(OBJECTS)]
     written: list[tuple[int, int]] = []
     start_ns = world.now_ns()
