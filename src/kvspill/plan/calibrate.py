@@ -286,8 +286,8 @@ def _rows(tier: Tier, points: Sequence[Point], model: DeviceModel) -> list[Row]:
 
 def _warnings(seen: _Measured, stored: Fit) -> list[str]:
     """What a reader of the profile must know."""
+    points, traffic, rounds = seen.points, seen.traffic, seen.rounds
     said = []
-    points, rounds, traffic = seen.points, seen.rounds, seen.traffic
     for verb, spread in (("reads", stored.read_spread), ("writes", stored.write_spread)):
         if rounds > 1 and spread > _UNSTEADY:
             said.append(f"not steady: {verb} under full load differ by {spread:.0%} between repetitions")
@@ -302,6 +302,7 @@ def _warnings(seen: _Measured, stored: Fit) -> list[str]:
         if point.cell.name == f"{LARGE} writes" and _fades(point):
             said.append("writes become slower while they last: a write cache fills, or heat slows the device")
             break
+    said += stood_still([*points, *seen.copies])
     asked = sum(point.of(verb).moved_bytes for point in points for verb in (Verb.READ, Verb.WRITE))
     if traffic is not None:
         counted = traffic["read_bytes"] + traffic["written_bytes"]
@@ -312,6 +313,20 @@ def _warnings(seen: _Measured, stored: Fit) -> list[str]:
                 f"{size_text(asked + stored_bytes)}"
             )
     return said
+
+
+def stood_still(points: Sequence[Point]) -> list[str]:
+    """The cells in which a device hung for a while, or this program did: slower than the model ever is."""
+    worst: dict[str, float] = {}
+    for point in points:
+        seconds = max(point.of(verb).still_seconds() for verb in (Verb.READ, Verb.WRITE))
+        if seconds:
+            worst[point.cell.name] = max(seconds, worst.get(point.cell.name, 0.0))
+    return [
+        f"it stood still: nothing was completed for {seconds:.1f} s ({name}): the device hung, or this "
+        "program was stopped; measure it again"
+        for name, seconds in worst.items()
+    ]
 
 
 def misfits(rows: Sequence[Row]) -> list[str]:

@@ -16,6 +16,9 @@ _SKIPPED_SHARE = 0.25
 _POINTS_MIN = 4
 _PARTS = 8
 _STORED = 4
+_STILL_SECONDS_MIN = 1.0
+_STILL_TIMES = 10
+"""Nothing was completed for so many times as long as a piece usually takes, and for a second: it hung."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +102,29 @@ class Seen:
         moved = np.cumsum([nbytes for _, nbytes in rows], dtype=np.float64)
         return (ends - self.began_ns) / NS_PER_SEC, moved
 
+    def still_seconds(self) -> float:
+        """The longest time in which nothing was completed though something was asked for; 0 where the usual
+        times of pieces explain it."""
+        taken_ns = [end_ns - start_ns for done in self.completions for start_ns, end_ns, _ in done.pieces]
+        if not taken_ns:
+            return 0.0
+        longest_ns, before_ns = 0, self.began_ns
+        for end_ns, asked_ns in sorted(
+            (end_ns, done.submitted_ns) for done in self.completions for _start_ns, end_ns, _ in done.pieces
+        ):
+            longest_ns = max(longest_ns, end_ns - max(before_ns, asked_ns))
+            before_ns = end_ns
+        least_ns = max(_STILL_SECONDS_MIN * NS_PER_SEC, _STILL_TIMES * float(np.median(taken_ns)))
+        return longest_ns / NS_PER_SEC if longest_ns > least_ns else 0.0
+
     def bytes_per_sec(self) -> float:
-        """The slope of the curve: a count between two moments would depend on which moments they are."""
+        """The slope of the curve: a count between two moments would depend on which moments they are.
+
+        Where it hung, the whole time counts, or a pause beyond the end of the cell would show nowhere.
+        """
         seconds, moved = self.curve()
+        if self.still_seconds():
+            return float(moved[-1] / seconds[-1])
         length = (self.ended_ns - self.began_ns) / NS_PER_SEC
         inside = (seconds >= _SKIPPED_SHARE * length) & (seconds <= length)
         if inside.sum() < _POINTS_MIN:
