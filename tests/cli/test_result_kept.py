@@ -106,13 +106,13 @@ def test_a_result_that_another_run_wrote_a_moment_before_is_not_replaced(
 
 @pytest.mark.parametrize(
     ("looks", "said"),
-    [("refusals.is_stream", "cannot be written"), ("cli.measuring.stamp_of", "cannot be reached")],
+    [("refusals.is_stream", "cannot be written"), ("turns.stamp_of", "cannot be reached")],
 )
 def test_an_output_whose_disk_does_not_answer_is_refused_in_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], looks: str, said: str
 ) -> None:
     back = threading.Event()
-    for module in ("refusals", "cli.measuring"):
+    for module in ("refusals", "turns"):
         monkeypatch.setattr(f"kvspill.{module}.WRITING_SECONDS_MAX", 0.05)
     monkeypatch.setattr(f"kvspill.{looks}", lambda _path: back.wait(3))
     try:
@@ -248,7 +248,7 @@ def test_a_result_that_no_place_takes_is_printed_at_least(
     def full(*_: object, **__: object) -> Path:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    for writer in ("result.result.write_whole", "spare.write_whole", "cli.measuring.write_new"):
+    for writer in ("result.result.write_whole", "spare.write_whole", "turns.write_new"):
         monkeypatch.setattr(f"kvspill.{writer}", full)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setenv("HOME", str(tmp_path))

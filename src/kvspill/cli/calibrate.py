@@ -48,10 +48,11 @@ def main(argv: Sequence[str], prog: str = "kvspill calibrate") -> int:
     from kvspill.refusals import check_place
     from kvspill.run.preflight import cache_dirs, free_bytes
     from kvspill.run.progress import Progress
-    from kvspill.spare import write_or_spare
     from kvspill.texts import print_answer, rough_size_text, size_text
+    from kvspill.turns import keep_in_turn, stamp_before
 
     check_place(config.output, f"--output {config.output}")
+    before = stamp_before(config.output)
     paths = cache_dirs(config, Path.cwd())
     length = QUICK if quick else FULL
     schedule = schedule_of(config, length)
@@ -69,7 +70,7 @@ def main(argv: Sequence[str], prog: str = "kvspill calibrate") -> int:
         "removes it."
     )
     found = calibrate(config, paths, length, progress)
-    written, problem = write_or_spare(config.output, _text(document(found)), "--output", "the profile")
+    written, problem = keep_in_turn(config.output, _text(document(found)), before, "the profile")
     problems = [text for text in (problem, *found.left) if text is not None]
     print_answer(problems, lambda: print_calibration(found, written), quiet=config.quiet)
     return 0

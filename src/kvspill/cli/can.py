@@ -119,7 +119,7 @@ def _parser(prog: str, full: bool) -> Parser:
 
 
 def _answer(config: Config, *, simulated: bool, as_json: bool) -> int:
-    from kvspill.cli.measuring import keep_all, prepare, result_path, stamp_before
+    from kvspill.cli.measuring import keep_all, prepare, result_path
     from kvspill.config.origins import by_hand
     from kvspill.report.reply.document import document
     from kvspill.report.reply.text import answered, lines
@@ -131,6 +131,7 @@ def _answer(config: Config, *, simulated: bool, as_json: bool) -> int:
     from kvspill.run.signals import Interrupts, by_signal
     from kvspill.run.stores import addresses
     from kvspill.texts import mute, one_line, printing, put, wrapped
+    from kvspill.turns import stamp_before
 
     config = question(config)
     refuse_without_users(config)
@@ -144,7 +145,7 @@ def _answer(config: Config, *, simulated: bool, as_json: bool) -> int:
         unused = UNUSED_SETTING.of(said=said, reason=reason, remedy=remedy)
         plan = replace(plan, warnings=[*plan.warnings, unused])
     progress, path = Progress(config.quiet), result_path(config)
-    before = stamp_before(config)
+    before = stamp_before(config.output)
     if not simulated:
         minutes = ((config.duration or 0.0) + _MORE_SECONDS) / 60
         progress.say(f"this takes at most {minutes:.1f} min, less where the answer is clear (--duration)")

@@ -2,13 +2,10 @@
 
 import contextlib
 import importlib.util
-import os
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
-from functools import partial
-from itertools import chain, count
 from pathlib import Path
 
 from kvspill.config import Config
@@ -19,11 +16,8 @@ from kvspill.measure.iotrace import check_packing
 from kvspill.measure.oplog import log_paths, trial_paths
 from kvspill.outputs import (
     RESULTS,
-    WRITING_SECONDS_MAX,
     file_name,
-    is_stream,
     write_new,
-    write_whole,
 )
 from kvspill.refusals import check_place
 from kvspill.report.console import print_summary
@@ -44,11 +38,10 @@ from kvspill.run.ranks.checkpoint import checkpoint_path
 from kvspill.run.ranks.meeting import Company
 from kvspill.run.runner import make_plan, plan_together, run_trials
 from kvspill.run.signals import Interrupts, by_signal
-from kvspill.spare import Stamp, kept_in, spare_copy, stamp_of
+from kvspill.spare import Stamp, kept_in, spare_copy
 from kvspill.storage.profiles import load_calibration
 from kvspill.texts import printing, put
-from kvspill.turns import Overtaken, in_turn
-from kvspill.waiting import within
+from kvspill.turns import names_from, stamp_before, taken_meanwhile, write_in_turn
 
 _CLOSING_SECONDS_MAX = 1.5
 _CLOSED_AFTER_SECONDS = 3.8
@@ -142,7 +135,7 @@ def _run(config: Config, ranks: Ranks, simulated: bool, verbose: bool, chosen: C
     progress, error, before = Progress(config.quiet), None, None
     with contextlib.ExitStack() as served:
         try:
-            before = stamp_before(config)
+            before = stamp_before(config.output)
             served.enter_context(exporting(None if simulated else config.prometheus, progress))
         except KvspillError as caught:
             error = caught
@@ -212,19 +205,6 @@ def _noted(config: Config, result: Result, progress: Progress) -> bool:
     return True
 
 
-def stamp_before(config: Config) -> Stamp | None:
-    """What stands under the result's name before the run; a UsageError where its disk does not answer."""
-    output = config.output
-    if output is None:
-        return None
-    try:
-        return within(WRITING_SECONDS_MAX, lambda: stamp_of(output))
-    except TimeoutError as error:
-        raise UsageError(
-            f"--output {output}: cannot be reached ({error.strerror}); name a file in a writable directory"
-        ) from error
-
-
 def keep_all(
     config: Config, path: Path, result: Result, before: Stamp | None
 ) -> tuple[list[Path], list[str]]:
@@ -237,8 +217,7 @@ def keep_all(
         own = _written(config, path, result, before)
         written.append(own)
         if config.output is not None and own != path:
-            taken = f"--output {path}: another program has written it since this run began"
-            problems.append(f"{taken}; {kept_in(own, 'the result of this run')}; give each run its own")
+            problems.append(f"{taken_meanwhile(path, own, 'the result of this run')}; give each run its own")
     except KvspillError as error:
         spare = spare_copy(path.name, result_text(result))
         problems.append(f"{error}; {kept_in(spare, 'the result of this run')}")
@@ -256,21 +235,10 @@ def _written(config: Config, path: Path, result: Result, before: Stamp | None) -
     if config.output is None:
         return write_new_result(path, result)
 
-    def is_new() -> bool:
-        return before is None and not is_stream(path)
-
-    def real_place() -> Path:
-        return Path(os.path.realpath(path)) if path.is_symlink() else path
-
     try:
-        with contextlib.suppress(Overtaken):
-            if not within(WRITING_SECONDS_MAX, is_new):
-                return write_whole(path, result_text(result), turn=partial(in_turn, before=before))
-        place = within(WRITING_SECONDS_MAX, real_place)
+        return write_in_turn(path, result_text(result), before)
     except OSError as error:
         raise unwritable(path, error) from error
-    own = write_new_result(place, result)
-    return path if own == place else own
 
 
 def _logs(config: Config, result: Result) -> Iterator[Path]:
@@ -307,9 +275,8 @@ def whats_wrong(result: Result) -> str | None:
 
 def write_new_result(path: Path, result: Result) -> Path:
     """Write the result under that name, or the next one that no other run has taken."""
-    names = (path.with_name(f"{path.stem}-{number}{path.suffix}") for number in count(2))
     try:
-        return write_new(chain([path], names), result_text(result))
+        return write_new(names_from(path), result_text(result))
     except OSError as error:
         raise unwritable(path, error) from error
 

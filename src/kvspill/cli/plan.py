@@ -27,6 +27,7 @@ from kvspill.errors import UsageError
 if TYPE_CHECKING:
     from kvspill.plan.planning import Asked, Row
     from kvspill.run.progress import Progress
+    from kvspill.spare import Stamp
 
 SUMMARY = """\
 Says which of several options holds so many users within a latency target, how
@@ -196,7 +197,9 @@ def _answer(asked: "Asked", options: argparse.Namespace, argv: Sequence[str]) ->
     from kvspill.refusals import refuse_clashes
     from kvspill.report.reply.asked import settings_text, target_text
     from kvspill.run.progress import Progress
+    from kvspill.spare import stamp_of
     from kvspill.texts import print_answer
+    from kvspill.turns import stamp_before
 
     config = asked.config
     options.workers = options.workers or str(usable_processors())
@@ -211,6 +214,7 @@ def _answer(asked: "Asked", options: argparse.Namespace, argv: Sequence[str]) ->
     simulated = beside(output, ".part")
     for path in (simulated, *([_check_output(output)] if options.check else [])):
         refuse_clashes({f"--output {output}: its {path.name}": path}, [*inputs, options.page])
+    before = stamp_before(output)
     output.parent.mkdir(parents=True, exist_ok=True)
     progress = Progress(config.quiet)
     journal = Journal(simulated)
@@ -226,15 +230,17 @@ def _answer(asked: "Asked", options: argparse.Namespace, argv: Sequence[str]) ->
         progress.end_block()
     chosen = config.changed(cpu_mem_gb=found.chosen.choice.dram_gib)
     data = document(found, target_text(config), settings_text(chosen), argv)
-    files, problems = _keep(data, output, options)
+    # Of plans without --output those of one name ask the same, and answer it alike.
+    files, problems = _keep(data, output, before if config.output else stamp_of(output), options)
     stays = journal.remove()
     if options.check and found.chosen.holds:
         data["check"], kept, lost = _checked(
             asked, found.chosen, options.check, check_seconds, output, progress
         )
-        files, problems = _keep(data, output, options)
+        place = Path(files[0]) if files else output
+        files, more = _keep(data, place, stamp_of(place), options)
         files += kept
-        problems += lost
+        problems += [*more, *lost]
     problems += [] if stays is None else [stays]
     print_answer(problems, lambda: _print(data, options, files))
     if data["check"] is not None and not data["check"]["kept"]:
@@ -288,18 +294,23 @@ def _default_output(asked: "Asked") -> Path:
     return RESULTS / f"plan-{file_name(asked.config.model)}-{digest(asked)}.json"
 
 
-def _keep(data: Mapping[str, Any], output: Path, options: argparse.Namespace) -> tuple[list[str], list[str]]:
+def _keep(
+    data: Mapping[str, Any], output: Path, before: "Stamp | None", options: argparse.Namespace
+) -> tuple[list[str], list[str]]:
     """Write the plan and its page; returns the files, and what went wrong."""
     from kvspill.spare import write_all_or_spare
+    from kvspill.turns import keep_in_turn
 
-    texts = {output: json.dumps(data, indent=1) + "\n"}
+    own, problem = keep_in_turn(output, json.dumps(data, indent=1) + "\n", before, "it")
+    texts = {}
     if options.page is not None:
         from kvspill.plan.view import tables_of
         from kvspill.report.html.plans import page_of
 
         texts[Path(options.page)] = page_of(data, tables_of(data))
     files, problems = write_all_or_spare(texts)
-    return [str(file) for file in files], problems
+    kept = [str(file) for file in (own, *files) if file is not None]
+    return kept, [*([] if problem is None else [problem]), *problems]
 
 
 def _print(data: Mapping[str, Any], options: argparse.Namespace, files: Sequence[str]) -> None:
