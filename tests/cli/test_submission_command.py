@@ -144,6 +144,16 @@ def test_copies_of_a_result_are_no_ranks_and_no_trials(run: Path, capsys: pytest
     assert "copy: option 1, trial 2, rank 0 is the same result as option 1, trial 0, rank 0\n" in said
 
 
+def test_a_copy_with_another_date_is_still_a_copy(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (first,) = (run / "option_1" / "trial_0" / "rank_0").iterdir()
+    (copy,) = (run / "option_1" / "trial_2" / "rank_0").iterdir()
+    document = json.loads(first.read_text())
+    copy.write_text(json.dumps({**document, "created_at": "2026-01-01T00:00:00+00:00"}))
+    code, said = judged(run, capsys)
+    assert code == 1
+    assert "copy: option 1, trial 2, rank 0 is the same result as option 1, trial 0, rank 0\n" in said
+
+
 def edited(run: Path, change: Callable[[dict[str, Any]], object]) -> None:
     """Change the file of the first rank of the first trial."""
     (path,) = (run / "option_1" / "trial_0" / "rank_0").iterdir()

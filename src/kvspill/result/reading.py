@@ -32,6 +32,17 @@ def read_whole(path: Path, kind: Kind) -> bytes:
         raise UsageError(f"{path}: cannot be read ({reason_of(error)}); give a result file") from None
 
 
+def told_apart_by(document: Any) -> Any:
+    """What no two runs have in common: a copy of a real run with another date or a remark is still a copy."""
+    if (
+        not isinstance(document, dict)
+        or document.get("simulated") is not False
+        or not document.get("metrics")
+    ):
+        return document
+    return [document.get(name) for name in ("config", "digest", "metrics", "histograms", "timeline")]
+
+
 def refuse_replacing(page: StrPath | None, flag: str) -> None:
     """A page may replace an older page, and nothing else."""
     if page is None or not Path(page).is_file():

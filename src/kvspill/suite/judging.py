@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from kvspill.config import Config
 from kvspill.errors import UsageError, reason_of
 from kvspill.outputs import write_whole
-from kvspill.result.result import result_text
+from kvspill.result.reading import told_apart_by
 from kvspill.result.schema import Result
 from kvspill.suite.harness import SUMMARY_FILE, HarnessRun, differences, run_summary
 from kvspill.suite.places import Spot
@@ -76,7 +76,8 @@ def _copies(option: str, results: Iterable[tuple[Spot, Result]], seen: dict[str,
     found = []
     for (trial, rank), result in results:
         place = f"option {option}, trial {trial}, rank {rank}"
-        key = hashlib.sha256(result_text(result).encode()).hexdigest()
+        own = json.dumps(told_apart_by(result.document()), sort_keys=True)
+        key = hashlib.sha256(own.encode("utf-8", "surrogatepass")).hexdigest()
         if not result.simulated and seen.setdefault(key, place) != place:
             found.append(f"{place} is the same result as {seen[key]}")
     return found

@@ -23,6 +23,7 @@ from kvspill.result.reading import (
     our_result,
     read_json,
     refusing_damage,
+    told_apart_by,
 )
 from kvspill.result.schema import Result
 from kvspill.result.trials import incomplete_reason
@@ -81,7 +82,7 @@ def _read_file(path: Path, contents: dict[str, Path]) -> list[Run]:
 
 def _refuse_copy(path: Path, document: Any, contents: dict[str, Path]) -> None:
     """Two copies of a run would look like two runs without any scatter."""
-    named = json.dumps([config_in_name(path.stem), document], sort_keys=True)
+    named = json.dumps([config_in_name(path.stem), told_apart_by(document)], sort_keys=True)
     key = hashlib.sha256(named.encode("utf-8", "surrogatepass")).hexdigest()
     if key in contents:
         raise UsageError(

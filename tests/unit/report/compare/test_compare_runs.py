@@ -180,6 +180,15 @@ def test_a_copy_of_a_run_is_no_second_run(tmp_path: Path) -> None:
         read_runs([tmp_path])
 
 
+def test_a_copy_with_another_date_and_a_remark_is_still_a_copy(tmp_path: Path) -> None:
+    """Three of them a side had no scatter, so that any difference was certain."""
+    document = json.loads(json.dumps(sample.result()))
+    write(tmp_path / "a.json", document)
+    write(tmp_path / "b.json", {**document, "created_at": "2026-01-01T00:00:00+00:00", "remark": "again"})
+    with pytest.raises(UsageError, match=r"b\.json: the same run as .*a\.json; a copy is no second run"):
+        read_runs([tmp_path])
+
+
 def test_what_may_never_end_is_refused_and_not_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.json")
     (tmp_path / "zero.json").symlink_to("/dev/zero")
