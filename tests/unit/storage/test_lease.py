@@ -64,3 +64,12 @@ def test_a_lease_is_renewed_until_it_is_stopped_and_failures_are_counted() -> No
         assert renewed.acquire(timeout=10)
     renewal.stop()
     assert renewal.failed >= 2
+
+
+def test_a_time_of_thousands_of_digits_in_a_lease_ends_no_command() -> None:
+    """Anybody may write to a server; the next run there ended with an internal error."""
+    pytest.importorskip("redis")
+    from kvspill.storage.redis.runs import _is_over
+
+    assert not _is_over(b"9" * 5000 + b" -", 1e9)
+    assert _is_over(b"1 -", 1e9)

@@ -10,6 +10,8 @@ from kvspill.storage.rundir import is_run_name
 
 PREFIX = "kvspill"
 _AT_ONCE = 256
+_TIME_DIGITS_MAX = 18
+"""Of a time in seconds: anybody may have written more, which Python does not read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,7 @@ def clean(servers: Servers, *, thorough: bool = False) -> Cleaned:
 
 def _is_over(lease: bytes, now_seconds: float) -> bool:
     at, _, text = lease.partition(b" ")
-    return at.isdigit() and is_over(text, now_seconds - int(at))
+    return at.isdigit() and len(at) <= _TIME_DIGITS_MAX and is_over(text, now_seconds - int(at))
 
 
 def clean_address(access: Access) -> Cleaned:
