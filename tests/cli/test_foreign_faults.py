@@ -27,6 +27,9 @@ class Shelf(ModelledBackend):
     async def read(self, batch):
         READ
 
+    async def close(self):
+        CLOSE
+
 class Leaving(LruPolicy):
     def touch(self, key):
         exit(0)
@@ -47,8 +50,8 @@ def site(tmp_path: Path) -> Path:
     return info.parent
 
 
-def ended(site: Path, read: str, *more: str) -> tuple[int, str, Any]:
-    (site / "shelf_package.py").write_text(PACKAGE.replace("READ", read))
+def ended(site: Path, read: str, *more: str, close: str = "pass") -> tuple[int, str, Any]:
+    (site / "shelf_package.py").write_text(PACKAGE.replace("READ", read).replace("CLOSE", close))
     where = site.parent
     done = subprocess.run(
         [sys.executable, "-m", "kvspill.cli.main", *RUN, "--cache-dir", "shelf://h/x", *more],
@@ -92,3 +95,15 @@ def test_a_policy_that_ends_the_program_is_no_success(site: Path) -> None:
     code, err, _result = ended(site, "return await super().read(batch)", "--eviction-policy", "leaving")
     assert code == 1
     assert "a plug-in ended the run (SystemExit: 0)" in err
+
+
+def test_what_no_other_process_can_remove_is_said_to_stay(site: Path) -> None:
+    """A removal in the background was promised, which the backend has not."""
+    close = "import asyncio; await asyncio.Event().wait()"
+    seconds = ("--duration", "1")
+    code, err, result = ended(site, "return await super().read(batch)", *seconds, close=close)
+    assert code == 1
+    stays = "The run's objects at shelf://h/x may stay: the backend shelf has not closed."
+    assert stays in err
+    assert "in the background" not in err
+    assert stays in [item["message"] for item in result["warnings"]]

@@ -5,12 +5,15 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from kvspill.config import Config
+from kvspill.config.plugged import usable_plugins
 from kvspill.errors import KvspillError
+from kvspill.plugins import Kind
 from kvspill.result.schema_honesty import Caution
 from kvspill.result.warnings.known import noted
 from kvspill.run.cleaner import start_address_cleaner, start_cleaner
 from kvspill.run.progress import Progress
 from kvspill.run.stores import own_addresses
+from kvspill.storage.addresses import backend_of
 from kvspill.storage.base import LEFT_BEHIND, PLUGIN_FAILED, Backend
 
 
@@ -33,15 +36,20 @@ async def close_within(
     if ended:
         return closing.result()
     reasons = {f"files in {directory}": start_cleaner(directory) for directory in directories}
-    if at_addresses is not None:
-        for address in own_addresses(at_addresses):
+    left: list[Caution] = []
+    for address in () if at_addresses is None else own_addresses(at_addresses):
+        assert at_addresses is not None
+        backend = backend_of(usable_plugins()[Kind.BACKEND], address)
+        if backend.clean is None:
+            message = f"The run's objects at {address} may stay: the backend {backend.name} has not closed."
+            left.append(noted(LEFT_BEHIND, message, "See its documentation for how to remove them."))
+        else:
             reasons[f"objects at {address}"] = start_address_cleaner(at_addresses, address)
     why = next((reason for reason in reasons.values() if reason is not None), None)
     if why is not None and not hangs:
         progress.say(f"waiting for the removal of files: no other process can do it ({why})")
         return await closing
     backends.clear()
-    left: list[Caution] = []
     for what, reason in reasons.items():
         place = what.split(" ", 2)[2]
         if reason is None:
