@@ -170,7 +170,8 @@ class Plugin:
     def why_not(self) -> str | None:
         """Why it cannot be used here, or None; a check that fails itself is such a reason."""
         try:
-            return self.ready()
+            reason = self.ready()
+            return None if reason is None else str(reason)
         except Exception as error:  # The check of another package must not end ours.
             return f"its own check failed ({type(error).__name__}: {error})"
 
@@ -372,11 +373,13 @@ def _load(entry: EntryPoint) -> Plugin | Broken:
     origin = "an unknown package" if entry.dist is None else f"{entry.dist.name} {entry.dist.version}"
     try:
         plugin = entry.load()
-    except (Exception, SystemExit, KeyboardInterrupt) as error:
+    except BaseException as error:
         # What another package does wrong must not end every command. A signal raises nothing in an import.
         return Broken(entry.name, origin, f"{type(error).__name__}: {error}")
     if not isinstance(plugin, Plugin):
         return Broken(entry.name, origin, f"{entry.value} is a {type(plugin).__name__}, not a Plugin")
+    if not _is_whole(plugin):
+        return Broken(entry.name, origin, "its declaration holds what docs/plugins.md has not")
     for name in (plugin.name, *(option.name for option in plugin.options)):
         if not _NAME.fullmatch(name):
             wanted = "lower-case letters and digits, with '-' between words"
@@ -384,3 +387,14 @@ def _load(entry: EntryPoint) -> Plugin | Broken:
     if Need.ADDRESS in plugin.needs and not plugin.schemes:
         return Broken(plugin.name, origin, "it needs an address, but declares no scheme")
     return replace(plugin, origin=origin)
+
+
+def _is_whole(plugin: Plugin) -> bool:
+    """Whether a declaration holds what all that read it expect."""
+    try:
+        texts = (plugin.name, plugin.help, *plugin.schemes, *plugin.needs, *plugin.can, *plugin.suits)
+        return all(isinstance(text, str) for text in texts) and all(
+            isinstance(option, Option) for option in plugin.options
+        )
+    except TypeError:
+        return False

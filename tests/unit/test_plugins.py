@@ -39,6 +39,7 @@ def install(
     monkeypatch.delitem(sys.modules, "vendor_package", raising=False)
 
 
+MALFORMED = "its declaration holds what docs/plugins.md has not"
 GOOD = """
 from kvspill.plugins import Plugin
 PLUGIN = Plugin("mru", "gives up the newest first", make=dict)
@@ -88,6 +89,11 @@ def test_what_it_makes_wrongly_is_said_to_be_its_own_error(
         (GOOD.replace("mru", "M R U"), "'M R U' is no name for a plug-in or an option"),
         ("raise SystemExit(3)", "SystemExit: 3"),
         ("raise KeyboardInterrupt", "KeyboardInterrupt"),
+        ("raise GeneratorExit", "GeneratorExit"),
+        (GOOD.replace("make=dict", "make=dict, options=None"), MALFORMED),
+        (GOOD.replace("make=dict", "make=dict, options=(3,)"), MALFORMED),
+        (GOOD.replace("make=dict", "make=dict, schemes=(3,)"), MALFORMED),
+        (GOOD.replace("make=dict", "make=dict, can=7"), MALFORMED),
     ],
 )
 def test_one_that_cannot_be_loaded_is_said_when_it_is_asked_for_and_breaks_nothing(

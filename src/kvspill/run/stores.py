@@ -82,7 +82,7 @@ def room_at_addresses(config: Config, ranks: int) -> int:
         return UNLIMITED_BYTES
     with plugin.blamed(f" at {' '.join(places)}"):
         rooms = [plugin.room(place, config.options_of(plugin)) for place in places]
-    known = [room for room in rooms if room is not None]
+        known = [int(room) for room in rooms if room is not None]
     if not known:
         return UNLIMITED_BYTES
     storage_bytes = int(min(known) * len(places) * FREE_SPACE_SHARE) // ranks
