@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kvspill.measure.statistics import wilson_interval
+from kvspill.measure import priorities
 from kvspill.result.schema import QosClass
 from kvspill.texts import counted, listed
 
@@ -46,9 +46,9 @@ def surely_late(entry: QosClass) -> bool:
     Searches turn back at such a load, too, before a class has the requests that a verdict on it needs.
     """
     asked = asked_of(entry)
-    if entry.sla is None or entry.sla.met is not None or waited(entry) or not asked:
+    if entry.sla is None or entry.sla.met is not None or waited(entry):
         return False
-    return wilson_interval(entry.sla.violations, asked)[0] > LATE_SHARE
+    return priorities.surely_late(entry.sla.violations, asked, LATE_SHARE)
 
 
 def why_unjudged(classes: Mapping[str, QosClass], names: Sequence[str]) -> str:

@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from kvspill.measure.priorities import MIN_COMPLETIONS
-from kvspill.measure.statistics import wilson_interval
+from kvspill.measure.priorities import MIN_COMPLETIONS, surely_late
 from kvspill.report.numbers import volume
 from kvspill.result.answer import Status
 from kvspill.result.classes import LATENCIES, promised_completed
@@ -191,5 +190,4 @@ def worst(reply: Reply) -> tuple[float, str] | None:
 
 def _surely_late(reply: Reply, block: Mapping[str, Any]) -> bool:
     """Whether more of a class was late than its target allows, whatever chance did."""
-    low, _high = wilson_interval(block["violations"], block["requests"])
-    return low > 1 - reply.config.slo_percentile / 100
+    return surely_late(block["violations"], block["requests"], 1 - reply.config.slo_percentile / 100)

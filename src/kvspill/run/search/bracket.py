@@ -34,6 +34,8 @@ class Judgement:
     text: str
     certain: bool = False
     """It fails, whatever follows in the longest window."""
+    own: bool = False
+    """It fails while kvspill itself was late: its window is held to the end."""
 
     def facts(self) -> dict[str, bool]:
         """As it stands in a step of the search."""
@@ -125,7 +127,7 @@ class BracketSearch(ABC):
     async def _hold(self, levels: Levels, level: int, action: str, reason: str) -> Held:
         def done(measure: StageMeasure) -> bool:
             judgement = self.judge(measure)
-            return judgement.clear and (judgement.enough or action != "confirm")
+            return judgement.clear and not judgement.own and (judgement.enough or action != "confirm")
 
         def patient(measure: StageMeasure) -> bool:
             judgement = self.judge(measure)

@@ -1,13 +1,14 @@
 """The window monitor: rows of the present window only, so that no decision rests on a cumulative figure."""
 
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from operator import attrgetter
 
 import numpy as np
 
-from kvspill.records import NS_PER_SEC, Observer, OpRecord, QoS, RequestRecord, Tier, Verb
+from kvspill.measure.statistics import percentile
+from kvspill.records import NS_PER_MS, NS_PER_SEC, Observer, OpRecord, QoS, RequestRecord, Tier, Verb
 from kvspill.run.search.baseline import UnloadedRead
 from kvspill.run.search.stage import COLUMNS, ClassRows, Longs, Rows, StageMeasure, summarise
 
@@ -74,6 +75,7 @@ class Taken:
     moved_finished_ns: "array[int]" = field(default_factory=_longs)
     moved_bytes: "array[int]" = field(default_factory=_longs)
     moved_tokens: "array[int]" = field(default_factory=_longs)
+    own_late_ns: "array[int]" = field(default_factory=_longs)
     requests: dict[QoS, _Requests] = field(default_factory=lambda: {qos: _Requests() for qos in QoS})
     served: int = 0
     thought_ns: int = 0
@@ -103,6 +105,8 @@ class WindowMonitor(Observer):
 
     waiting: Waiting
     """As the chosen latency counts it."""
+    own_lateness_ns: Callable[[], Sequence[int]]
+    """How late kvspill itself saw each request come, since the load began."""
 
     def __init__(self, unloaded: UnloadedRead | None, latency: str = "added", *, closed: bool = False):
         """Closed: nobody comes while somebody waits, so that no backlog can grow."""
@@ -110,6 +114,7 @@ class WindowMonitor(Observer):
         self._closed = closed
         self._latency_of = LATENCIES[latency]
         self.waiting = lambda _at_ns: (array("b"), array("q"))
+        self.own_lateness_ns = list
         self.begin(0)
 
     def begin(self, at_ns: int) -> None:
@@ -117,9 +122,16 @@ class WindowMonitor(Observer):
         self.started_ns = at_ns
         self._waiting_before = len(self.waiting(at_ns)[0])
         self._seen = Taken()
+        self._noted = len(self.own_lateness_ns())
+
+    def _note_lateness(self) -> None:
+        lateness_ns = self.own_lateness_ns()
+        self._seen.own_late_ns.extend(lateness_ns[self._noted :])
+        self._noted = len(lateness_ns)
 
     def take(self) -> Taken:
         """What was seen in this window since the last time, for the rank that decides."""
+        self._note_lateness()
         taken, self._seen = self._seen, Taken()
         return taken
 
@@ -166,6 +178,7 @@ class WindowMonitor(Observer):
 
     def measure(self, end_ns: int, batches: int) -> StageMeasure:
         """The window from its beginning to end_ns, cut into batches of equal length."""
+        self._note_lateness()
         seen, window_ns = self._seen, max(1, end_ns - self.started_ns)
 
         def batch_of(finished_ns: "array[int]") -> Longs:
@@ -194,5 +207,6 @@ class WindowMonitor(Observer):
                 for qos, found in seen.requests.items()
             },
             backlog_growth=0 if self._closed else len(ages_ns) - self._waiting_before,
+            own_late_ms=percentile(seen.own_late_ns, 99) / NS_PER_MS if seen.own_late_ns else 0.0,
         )
         return summarise(rows)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from kvspill.measure.priorities import MIN_COMPLETIONS
+from kvspill.measure.priorities import MIN_COMPLETIONS, SURE_COMPLETIONS
 from kvspill.measure.statistics import Interval, percentile
 from kvspill.records import NS_PER_MS, NS_PER_SEC, QoS
 from kvspill.result.classes import LATENCIES
@@ -18,6 +18,9 @@ from kvspill.run.search.stage import Longs, StageMeasure, rate_interval, share_i
 UP, DOWN = 2.0, 0.5
 DRAWN_SIGMAS = 3
 """A class has hardly ever more users than its share by so many standard deviations."""
+OWN_SHARE = 0.25
+"""Where kvspill itself was late by so much of the target of a class that fails, the stage goes on: whatever
+kept the processors from it may pass."""
 
 
 class SloMode(BracketSearch):
@@ -70,16 +73,19 @@ class SloMode(BracketSearch):
         """
         options, rows = self._options, measure.rows.classes[qos]
         answered = self._counted(measure, qos, waiting=False)[0]
-        if not len(late) or (len(answered) and answered.mean() <= self._allowed):
+        if len(answered) and answered.mean() <= self._allowed:
             return False
         drawn = options.highest * options.class_shares.get(qos, 1.0)
         users = min(options.highest, drawn + DRAWN_SIGMAS * math.sqrt(drawn))
         longest_seconds = PATIENCE * options.pace.longest * options.pace.interval_ns / NS_PER_SEC
         rounds = options.rounds_per_sec * max(0.0, longest_seconds - measure.seconds)
         most = len(answered) + len(rows.waiting_ns) + users * (1 + rounds)
-        return (
-            int(late.sum()) > self._allowed * most
-            and share_interval(late, batch, measure.rows.batches)[0] > self._allowed
+        return int(late.sum()) > self._allowed * most and self._surely(measure, late, batch)
+
+    def _surely(self, measure: StageMeasure, late: Longs, batch: Longs) -> bool:
+        """Whether more of these requests are late than is allowed, whatever chance did."""
+        return len(late) >= SURE_COMPLETIONS and (
+            share_interval(late, batch, measure.rows.batches)[0] > self._allowed
         )
 
     def _violations(self, measure: StageMeasure, qos: QoS) -> tuple[int, int]:
@@ -98,29 +104,26 @@ class SloMode(BracketSearch):
             return Judgement(passes=False, clear=True, enough=True, waiting=False, text=text)
         counts = {qos: self._violations(measure, qos) for qos in self._slo.limits_ms}
         shares = {qos: late / total for qos, (late, total) in counts.items() if total}
-        intervals = [
-            share_interval(*self._late(measure, qos), measure.rows.batches)
-            for qos, (_late, total) in counts.items()
-            if total
-        ]
-        passes = all(share <= self._allowed for share in shares.values())
-        if passes:
+        rows = {qos: self._late(measure, qos) for qos in shares}
+        failing = [qos for qos, share in shares.items() if share > self._allowed]
+        if not failing:
+            intervals = [share_interval(*of_class, measure.rows.batches) for of_class in rows.values()]
             clear = bool(intervals) and all(high <= self._allowed for _low, high in intervals)
         else:
-            clear = any(low > self._allowed for low, _high in intervals)
+            clear = any(self._surely(measure, *rows[qos]) for qos in failing)
         # A class without a single completion has no users: no time would help.
         few = [total for _late, total in counts.values() if 0 < total < MIN_COMPLETIONS]
         enough = bool(shares) and not few
-        certain = not self._options.drain and any(
-            self._closed(measure, qos)[1] for qos in self._slo.limits_ms
-        )
+        limits_ms = self._slo.limits_ms
+        own = any(measure.rows.own_late_ms > OWN_SHARE * limits_ms[qos] for qos in failing)
+        certain = not (self._options.drain or own) and any(self._closed(measure, qos)[1] for qos in limits_ms)
         waiting = not certain and (bool(few) or not shares)
         worst = max(shares, key=lambda qos: shares[qos], default=None)
         if worst is None:
             text = "no request of the chosen classes completed"
         else:
             text = f"{shares[worst]:.1%} of {worst.name.lower()} late, {self._allowed:.1%} allowed"
-        return Judgement(passes, clear, enough, waiting, text, certain)
+        return Judgement(not failing, clear, enough, waiting, text, certain, own)
 
     def factor(self, measure: StageMeasure, passed: bool) -> float:  # noqa: ARG002 - how far off says nothing
         return UP if passed else DOWN
@@ -130,11 +133,13 @@ class SloMode(BracketSearch):
         target = f"the p{self._slo.percentile:g} of {LATENCIES[self._slo.latency]} within its target"
         if held is None:
             lone = self._options.lowest == self._options.highest
+            high = self.high
+            assert high is not None, "a search that ends without a pass has a failure"
             none = "The load does not have" if lone else "Not even the lowest load has"
-            return self.lowest_failed(f"{none} {target}")
-        thin = self._not_judged(self._every_window(held))
-        if thin:
-            reason = f"No verdict on {', '.join(thin)}: fewer than {MIN_COMPLETIONS} completed requests"
+            judged = high.judgement.enough or high.judgement.clear
+            return self.lowest_failed(f"{none} {target}" if judged else self._too_few(high))
+        if self._not_judged(self._every_window(held)):
+            reason = self._too_few(held)
         elif held.level >= self._options.highest:
             reason = f"The highest load allowed still has {target}"
         else:
@@ -142,6 +147,10 @@ class SloMode(BracketSearch):
         # A class that has no users keeps nobody from concluding about the others.
         enough = held.judgement.enough
         return Answer(held.level, held.measure, reason, enough, self.facts(held), 0 if enough else 2)
+
+    def _too_few(self, held: Held) -> str:
+        thin = self._not_judged(self._every_window(held))
+        return f"No verdict on {', '.join(thin)}: fewer than {MIN_COMPLETIONS} completed requests"
 
     def so_far(self) -> Answer:
         answer = super().so_far()

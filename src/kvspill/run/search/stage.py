@@ -57,6 +57,8 @@ class Rows:
     classes: Mapping[QoS, ClassRows]
     backlog_growth: int = 0
     """Requests that more waited at the end of the window than at its beginning (open arrivals)."""
+    own_late_ms: float = 0.0
+    """How late kvspill itself saw requests come (p99)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +197,7 @@ def pooled(measures: Sequence[StageMeasure]) -> StageMeasure:
             moved_tokens=joined([part.moved_tokens for part in parts]),
             classes=classes,
             backlog_growth=sum(part.backlog_growth for part in parts),
+            own_late_ms=max(part.own_late_ms for part in parts),
         )
     )
 
