@@ -194,12 +194,12 @@ def test_the_cause_names_the_users_that_it_was_seen_with_where_others_were_asked
 def test_a_no_of_few_requests_counts_the_late_ones_s11() -> None:
     few = {
         "interactive": (0, 0, None, "no verdict"),
-        "responsive": (15, 9, 683.0, "no verdict"),
+        "responsive": (25, 9, 683.0, "no verdict"),
         "batch": (31, 1, 153.79, "no verdict"),
     }
     text = replied(of_level(3, **few))
     assert (
-        "With 3 users, 9 of 15 responsive requests were late: too few for a verdict on the class's latency, "
+        "With 3 users, 9 of 25 responsive requests were late: too few for a verdict on the class's latency, "
         "but certainly more than the 5% allowed; the target is 300 ms." in text
     )
     assert not [line for line in text if "p95 683" in line or "683.0 ms" in line]
@@ -215,14 +215,20 @@ def test_a_no_of_few_requests_counts_the_late_ones_s11() -> None:
     )
     assert "batch: no requests with 3 users, not judged; give a longer --duration." in text, "it has users"
     both = {**few, "batch": (31, 12, 2153.79, "no verdict")}
-    assert "batch: 31 requests, 12 late, certainly more than the 5% allowed." in replied(of_level(3, **both))
+    result = of_level(3, **both)
+    assert "batch: 31 requests, 12 late, certainly more than the 5% allowed." in replied(result)
+    reply = Reply(Status.NO, 5, Config(), result, Bracket(2, 3, True), None, None, None)
+    (warning,) = (item for item in answered(reply).warnings if item.code == "not_judged")
+    assert "interactive" in warning.message
+    assert "responsive" not in warning.message, "the answer rests on it"
+    assert "batch" not in warning.message, "and on this class, too"
 
 
 def test_a_no_rests_on_the_class_whose_late_requests_no_chance_explains_s11() -> None:
-    few = {"interactive": (5, 1, 500.0, "no verdict"), "responsive": (13, 4, 683.0, "no verdict")}
+    few = {"interactive": (5, 1, 500.0, "no verdict"), "responsive": (26, 8, 683.0, "no verdict")}
     text = replied(of_level(5, **few))
     assert (
-        "With 5 users, 4 of 13 responsive requests were late: too few for a verdict on the class's latency, "
+        "With 5 users, 8 of 26 responsive requests were late: too few for a verdict on the class's latency, "
         "but certainly more than the 5% allowed; the target is 300 ms." in text
     )
     assert sum("responsive" in line for line in text if not line.startswith("Target:")) == 1

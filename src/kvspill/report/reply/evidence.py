@@ -19,14 +19,37 @@ _SHARED = 0.25
 def not_judged(reply: Reply) -> dict[str, int]:
     """Classes with a target and too few requests to say that they keep it (S11), with their requests.
 
-    The late requests of the class that a NO rests on are its evidence, and are said to be few there.
+    The late requests of those that a NO rests on are its evidence, and are said to be few there.
     """
-    decider = (worst(reply) or (0.0, ""))[1] if reply.status is Status.NO else ""
+    decider = _decider(reply)
     return {
         name: int(block["requests"])
         for name, block in _classes(reply).items()
-        if block["verdict"] not in ("met", "missed") and name != decider
+        if block["verdict"] not in ("met", "missed")
+        and name != decider
+        and not (reply.status is Status.NO and _surely_late(reply, block))
     }
+
+
+def _decider(reply: Reply) -> str:
+    """The class that a NO rests on first."""
+    return (worst(reply) or (0.0, ""))[1] if reply.status is Status.NO else ""
+
+
+def also_late(reply: Reply) -> list[str]:
+    """What a NO rests on beside the class that decided: others that surely miss, too, by few requests."""
+    if reply.status is not Status.NO:
+        return []
+    allowed, decider = f"{100 - reply.config.slo_percentile:g}%", _decider(reply)
+    return [
+        f"{name}: {_with_late(block)}, certainly more than the {allowed} allowed."
+        for name, block in _classes(reply).items()
+        if block["verdict"] == "no verdict" and name != decider and _surely_late(reply, block)
+    ]
+
+
+def _with_late(block: Mapping[str, Any]) -> str:
+    return f"{counted(int(block['requests']), 'request')}, {block['violations']:,} late"
 
 
 def without_users(reply: Reply) -> tuple[str, ...]:
@@ -62,9 +85,7 @@ def few_requests(reply: Reply) -> dict[str, str]:
     """The classes that are not judged though they have users, each with its requests in words."""
     idle, blocks = without_users(reply), _classes(reply)
     return {
-        name: f"{counted(requests, 'request')}, {blocks[name]['violations']:,} late"
-        if requests
-        else "no requests"
+        name: _with_late(blocks[name]) if requests else "no requests"
         for name, requests in not_judged(reply).items()
         if name not in idle
     }
@@ -138,9 +159,6 @@ def unjudged(reply: Reply, name: str, requests: str) -> str:
     block = _classes(reply)[name]
     if not block["requests"]:
         return f"{name}: no requests{with_load(reply)}, not judged; give a longer --duration."
-    if reply.status is Status.NO and _surely_late(reply, block):
-        allowed = f"{100 - reply.config.slo_percentile:g}%"
-        return f"{name}: {requests}, certainly more than the {allowed} allowed."
     return f"{name}: {requests}, too few to say that it keeps its target ({MIN_COMPLETIONS} are needed)."
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from kvspill.report.numbers import volume
 from kvspill.report.reply.asked import settings_text, target_text, targets_ms
 from kvspill.report.reply.evidence import (
+    also_late,
     decided,
     each_answer,
     evidence,
@@ -183,7 +184,7 @@ def _reasons(reply: Reply) -> Iterator[str]:
     held = (limit(reply), headroom(reply))
     draws = (no_user(reply), _seeds(reply))
     said = (others, shared_device(reply), limited, *draws, *held, evidence(reply))
-    yield from filter(None, (*said, _open(reply)))
+    yield from filter(None, (*said, *also_late(reply), _open(reply)))
     for name, requests in few_requests(reply).items():
         yield unjudged(reply, name, requests)
 
