@@ -9,6 +9,7 @@ from kvspill.report.judged import is_pass_below_no, met_text
 from kvspill.report.layers_section import layers_section
 from kvspill.report.numbers import entry_sizes, number, share, speed
 from kvspill.report.parts import Part, grid, indent, pairs
+from kvspill.report.unused import unused_storage
 from kvspill.report.validation_section import validation_section
 from kvspill.result.answer import Answer, Status, answer, in_memory, promise_of, seen_with
 from kvspill.result.assessment import FAIL, PASS
@@ -50,8 +51,8 @@ def short_summary(result: Result) -> Iterator[Part]:
     """The whole of it, but for the files."""
     found = answer(result)
     yield Text(one_line(found.line), style=_STYLES[found.status])
-    for reason in () if result.question is None else result.question.reasons:
-        yield Text(one_line(reason))
+    reasons = [unused_storage(result)] if result.question is None else result.question.reasons
+    yield from (Text(one_line(reason)) for reason in reasons if reason)
     yield Text(one_line(_how(result)))
     yield Text("")
     yield from _targets(result)
@@ -74,7 +75,7 @@ def _how(result: Result) -> str:
     """Which load the figures are of."""
     config = result.config
     dirs = config.get("cache_dir")
-    place = f" on {', '.join(dirs)}" if dirs and not result.simulated else ""
+    place = f" on {', '.join(dirs)}" if dirs and not (result.simulated or unused_storage(result)) else ""
     kind = "Simulated" if result.simulated else "Measured"
     if result.ranks is not None:
         place += f" on {result.ranks.size} ranks{_slow(result)}"

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from kvspill.report.html.prose import search_sentence, trials_sentence
 from kvspill.report.judged import is_pass_below_no, judged_criteria, met_text
 from kvspill.report.numbers import UNMEASURED
+from kvspill.report.unused import unused_storage
 from kvspill.result.answer import Status, answer, in_memory, missed_in_search, promise_of, seen_with
 from kvspill.result.bottleneck import link_sentence
 from kvspill.result.classes import LATENCIES, left_of, promised_completed, promised_left
@@ -58,8 +59,8 @@ def verdict_of(result: Result, of_suite: bool = False) -> Verdict:
         link = ("GPU link", link_sentence(result) or "")
         helps = "" if found.status is Status.YES else found.helps
         lines = [(f"Bottleneck{seen_with(result)}", found.because), ("What would help", helps), link, *lines]
-    if result.question is not None:
-        lines = [*(("", reason) for reason in result.question.reasons), *lines]
+    reasons = [unused_storage(result)] if result.question is None else result.question.reasons
+    lines = [*(("", reason) for reason in reasons), *lines]
     state = _STATES[found.status]
     if found.status is Status.FOUND and missed_in_search(result):
         state = OPEN

@@ -32,6 +32,7 @@ from kvspill.report.reply.held import (
 )
 from kvspill.report.reply.lateness import by_target
 from kvspill.report.short import figures_of_tiers
+from kvspill.report.unused import unused_storage
 from kvspill.result.answer import Status, answer, in_memory, seen_with, standstill
 from kvspill.result.bottleneck import io_limited, others_used_device
 from kvspill.result.chosen import with_chosen
@@ -183,7 +184,15 @@ def _reasons(reply: Reply) -> Iterator[str]:
         others = limited = None
     held = (limit(reply), headroom(reply))
     draws = (no_user(reply), _seeds(reply))
-    said = (others, shared_device(reply), limited, *draws, *held, evidence(reply))
+    said = (
+        unused_storage(reply.result),
+        others,
+        shared_device(reply),
+        limited,
+        *draws,
+        *held,
+        evidence(reply),
+    )
     yield from filter(None, (*said, *also_late(reply), _open(reply)))
     for name, requests in few_requests(reply).items():
         yield unjudged(reply, name, requests)

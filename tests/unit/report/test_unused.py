@@ -1,0 +1,54 @@
+"""Storage behind memory that holds everything: the answer says that it was not used."""
+
+from kvspill.config import Config
+from kvspill.records import Purpose, QoS, Tier, Verb
+from kvspill.report.html.verdicts import verdict_of
+from kvspill.report.reply.text import answered, lines
+from kvspill.report.short import short_summary
+from kvspill.result.answer import Status
+from kvspill.result.schema import Result
+from kvspill.run.asking import Reply
+from kvspill.run.verdict import Bracket
+from unit.measure.rows import op, request
+from unit.result.sample import built, empty_recorder, entry, facts, tier
+
+SAID = (
+    "Everything fitted in DRAM (3.00 GiB at most): the storage was not used, and nothing here is of it. "
+    "Give --cpu-mem-gb 0, or less than that, to measure it."
+)
+
+
+def in_dram(*, storage: bool = True) -> Result:
+    """Sixty requests that DRAM served alone."""
+    recorder = empty_recorder()
+    for number in range(60):
+        recorder.request(request(12 + number / 10, intended=11.99 + number / 10, qos=QoS.BATCH))
+    recorder.op(op(12, started=11, tier=Tier.CPU, verb=Verb.WRITE, purpose=Purpose.PREFILL, **entry(2)))
+    run = facts(tiers=(tier(Tier.CPU), *([tier(Tier.STORAGE)] if storage else [])))
+    return built(recorder, run, Config(cache_dir=("/mnt/nvme",)))
+
+
+def shown(result: Result) -> list[str]:
+    return [str(part) for part in short_summary(result)]
+
+
+def test_a_drive_that_was_not_used_is_said_to_be_so_below_the_verdict() -> None:
+    """A yes "measured on" a drive to which no byte went."""
+    result = in_dram()
+    text = shown(result)
+    assert text[0].startswith("YES: ")
+    assert text[1] == SAID
+    assert "/mnt/nvme" not in text[2], "nothing was measured there"
+    assert verdict_of(result).lines[0] == ("", SAID)
+    used = shown(built(config=Config(cache_dir=("/mnt/nvme",))))
+    assert not [line for line in used if "fitted" in line]
+    assert "/mnt/nvme" in used[1]
+    alone = shown(in_dram(storage=False))
+    assert not [line for line in alone if "fitted" in line], "no storage was asked for"
+
+
+def test_a_question_with_dram_in_front_says_it_first() -> None:
+    reply = Reply(Status.YES, 20, Config(), in_dram(), Bracket(20, None, True), None, None, None)
+    assert list(lines(reply))[1] == SAID
+    assert shown(answered(reply)).count(SAID) == 1
+    assert [line for _name, line in verdict_of(answered(reply)).lines].count(SAID) == 1
