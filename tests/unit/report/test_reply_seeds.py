@@ -87,12 +87,30 @@ def of_few(*, modelled: int | None, **seeds: Status) -> list[str]:
 def test_a_yes_says_first_of_which_classes_it_has_nobody() -> None:
     text = of_few(modelled=8, seed43=Status.NO, seed44=Status.YES)
     assert text[0].startswith(
-        "YES with seed 42, NO with seed 43 by a model: 4 users of llama3.1-8b, none of them interactive or "
-        "responsive, keep the latency target of batch on "
+        "YES for batch users only: 4 users of llama3.1-8b, none of them interactive or responsive, keep the "
+        "latency target of batch on "
     )
     assert text[1] == (
         "Seed 42 draws no interactive or responsive user among 4, so these classes are not covered; give "
-        "another --seed or more --users."
+        "another --seed or more --users. By a model, 4 users with interactive (50 ms) and responsive (100 ms) "
+        "ones among them would miss the target (--seed 43 draws such)."
+    )
+    held = [line for line in text if "holds at least" in line]
+    assert held[0].endswith("at least 8 users that seed 42 draws, by the model."), "of others it said no"
+    other = of_few(modelled=8, seed43=Status.YES, seed44=Status.YES)
+    assert other[0].startswith("YES for batch users only: ")
+    assert "By a model" not in other[1]
+
+
+def test_an_answer_that_another_draw_contradicts_is_said_to_be_of_these_users() -> None:
+    """Each class has users in both draws, but the model says yes of one and no of the other."""
+    result = of_level(5, interactive=(60, 9, 60.0, "missed"))
+    config = Config(num_users=5, slo_classes=("interactive",))
+    by_model = {43: Status.YES, 44: Status.YES}
+    reply = Reply(Status.NO, 5, config, result, Bracket(None, 5, True), None, 2, None)
+    (first, *_rest) = lines(replace(reply, modelled_by_seed=by_model))
+    assert first.startswith(
+        "NO for the users that seed 42 draws, YES by a model for those of seeds 43 and 44: "
     )
 
 
@@ -101,7 +119,7 @@ def test_a_measured_answer_says_what_a_model_says_of_other_seeds() -> None:
     alone = "The seed draws the users, and only seed 42 was measured; a model of this storage says "
     assert text[2] == f"{alone}no with seed 43, yes with seed 44 (no interactive user)."
     agreed = of_few(modelled=8, seed43=Status.YES, seed44=Status.YES)
-    assert agreed[0].startswith("YES: ")
+    assert agreed[0].startswith("YES for batch users only: ")
     assert agreed[2] == f"{alone}yes with seed 43 (no batch user), yes with seed 44 (no interactive user)."
 
 
@@ -119,7 +137,8 @@ def test_a_model_that_did_not_get_to_other_seeds_says_so_in_a_line() -> None:
 
 def test_a_model_that_the_measurement_refutes_puts_nothing_into_the_first_line() -> None:
     text = of_few(modelled=2, seed43=Status.NO, seed44=Status.NO)
-    assert text[0].startswith("YES: ")
+    assert text[0].startswith("YES for batch users only: ")
+    assert "By a model" not in text[1]
     assert text[2].endswith(
         "no with seed 43, no with seed 44, but also no with seed 42, which the measurement refutes."
     )

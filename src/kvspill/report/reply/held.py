@@ -34,6 +34,14 @@ def model_is_refuted(reply: Reply) -> bool:
     return (reply.modelled_users >= reply.users) is not (reply.status is Status.YES)
 
 
+def against(reply: Reply) -> list[int]:
+    """Other draws of the users of which the model says the opposite of what was measured."""
+    other = {Status.YES: Status.NO, Status.NO: Status.YES}.get(reply.status)
+    if other is None or model_is_refuted(reply):
+        return []
+    return [seed for seed, said in reply.modelled_by_seed.items() if said is other]
+
+
 def enough_seconds(reply: Reply) -> int:
     """A --duration in which the search should end, and every class have its requests where one lacks them."""
     seconds, last = reply.config.duration or 1.0, (reply.result.autoscaling_stats or [{}])[-1]
@@ -115,6 +123,8 @@ def headroom(reply: Reply) -> str:
     if how == "simulated":
         held = most if modelled > users else f"about {counted(users, 'user')}"
         return f"{what} holds {held} (simulated{seed})."
+    if against(reply) and modelled > users:
+        most += f" that seed {reply.result.seed} draws,"
     return f"{what} holds at least {counted(users, 'user')} (measured); {most} by the model."
 
 

@@ -22,6 +22,7 @@ from kvspill.report.reply.evidence import (
     written_bytes,
 )
 from kvspill.report.reply.held import (
+    against,
     differ,
     enough_seconds,
     headroom,
@@ -52,8 +53,9 @@ from kvspill.result.warnings.known import said as said_of
 from kvspill.result.warnings.loads import HALF_DONE, UNFINISHED
 from kvspill.run.asking import MODEL_SECONDS_MAX, Reply, beyond, replays
 from kvspill.run.calibrated import calibration_cautions
+from kvspill.run.drawn import classes_without_users
 from kvspill.storage.profiles import Calibrated
-from kvspill.texts import counted, listed
+from kvspill.texts import counted, listed, target_time
 
 _FEWER = re.compile(",? or (use )?fewer --users")
 _TWO_LEFT = re.compile(", (?=more DRAM|smaller entries)")
@@ -165,12 +167,16 @@ def _sentence(reply: Reply) -> str:
 
 
 def _seed_label(reply: Reply) -> str:
-    """Beside the verdict, where another draw of the users answers otherwise or has no answer."""
-    other = {Status.YES: Status.NO, Status.NO: Status.YES}.get(reply.status)
-    against = [str(seed) for seed, said in reply.modelled_by_seed.items() if said is other]
-    if other is not None and against and not model_is_refuted(reply):
-        seeds = f"{'seed' if len(against) == 1 else 'seeds'} {listed(against)}"
-        return f" with seed {reply.result.seed}, {other.value.upper()} with {seeds} by a model"
+    """Beside the verdict, the only users that it is of, or where another draw of them answers otherwise."""
+    nobody = without_users(reply) if reply.status is Status.YES and not reply.by_seed else ()
+    if nobody:
+        return f" for {listed([name for name in reply.config.slo_classes if name not in nobody])} users only"
+    others = [str(seed) for seed in against(reply)]
+    if others:
+        opposite = Status.NO if reply.status is Status.YES else Status.YES
+        seeds = f"{'seed' if len(others) == 1 else 'seeds'} {listed(others)}"
+        mine = f" for the users that seed {reply.result.seed} draws"
+        return f"{mine}, {opposite.value.upper()} by a model for those of {seeds}"
     answers = list(reply.by_seed.values())
     if len(set(answers)) < 2 or reply.status is Status.UNDECIDED:
         return ""
@@ -183,7 +189,7 @@ def _reasons(reply: Reply) -> Iterator[str]:
     if reply.status is Status.INVALID:
         others = limited = None
     held = (limit(reply), headroom(reply))
-    draws = (no_user(reply), _seeds(reply))
+    draws = (" ".join(filter(None, (no_user(reply), _missed_by_model(reply)))), _seeds(reply))
     said = (
         unused_storage(reply.result),
         others,
@@ -196,6 +202,18 @@ def _reasons(reply: Reply) -> Iterator[str]:
     yield from filter(None, (*said, *also_late(reply), _open(reply)))
     for name, requests in few_requests(reply).items():
         yield unjudged(reply, name, requests)
+
+
+def _missed_by_model(reply: Reply) -> str:
+    """Users of the classes that a yes does not cover, where by the model these would miss the target."""
+    nobody, limits_ms = without_users(reply), targets_ms(reply.config)
+    for seed in against(reply) if reply.status is Status.YES else ():
+        lacking = classes_without_users(reply.config, reply.users, seed)
+        drawn = [f"{name} ({target_time(limits_ms[name])})" for name in nobody if name not in lacking]
+        if drawn:
+            who = f"{counted(reply.users, 'user')} with {listed(drawn)} ones among them"
+            return f"By a model, {who} would miss the target (--seed {seed} draws such)."
+    return ""
 
 
 def _open(reply: Reply) -> str:
