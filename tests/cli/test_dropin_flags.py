@@ -151,9 +151,12 @@ def test_every_output_makes_its_directory_and_is_listed(
     output = [] if flag == "--output" else ["--output", str(tmp_path / "result.json")]
     assert main(["simulate", *QUICK.split(), *output, flag, str(file)]) == 0
     assert file.exists()
-    said = capsys.readouterr().out
+    said, told = capsys.readouterr()
     assert f"\n  {file}\n" in said
     assert ("\nAlso written:\n" in said) == bool(output)
+    assert f"the directory {file.parent} does not exist and will be made\n" in told
+    assert main(["simulate", *QUICK.split(), *output, flag, str(file)]) == 0
+    assert "will be made" not in capsys.readouterr().err
 
 
 def test_a_setting_of_the_environment_that_a_disk_cannot_meet_is_named_by_its_variable(

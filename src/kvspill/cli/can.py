@@ -119,7 +119,7 @@ def _parser(prog: str, full: bool) -> Parser:
 
 
 def _answer(config: Config, *, simulated: bool, as_json: bool) -> int:
-    from kvspill.cli.measuring import keep_all, prepare, result_path
+    from kvspill.cli.measuring import keep_all, prepare, result_path, say_new_folders
     from kvspill.config.origins import by_hand
     from kvspill.report.reply.document import document
     from kvspill.report.reply.text import answered, lines
@@ -146,6 +146,7 @@ def _answer(config: Config, *, simulated: bool, as_json: bool) -> int:
         plan = replace(plan, warnings=[*plan.warnings, unused])
     progress, path = Progress(config.quiet), result_path(config)
     before = stamp_before(config.output)
+    say_new_folders(config, progress)
     if not simulated:
         minutes = ((config.duration or 0.0) + _MORE_SECONDS) / 60
         progress.say(f"this takes at most {minutes:.1f} min, less where the answer is clear (--duration)")

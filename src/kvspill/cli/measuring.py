@@ -16,6 +16,7 @@ from kvspill.measure.iotrace import check_packing
 from kvspill.measure.oplog import log_paths, trial_paths
 from kvspill.outputs import (
     RESULTS,
+    WRITING_SECONDS_MAX,
     file_name,
     write_new,
 )
@@ -42,6 +43,7 @@ from kvspill.spare import Stamp, kept_in, spare_copy
 from kvspill.storage.profiles import load_calibration
 from kvspill.texts import printing, put
 from kvspill.turns import names_from, stamp_before, taken_meanwhile, write_in_turn
+from kvspill.waiting import within
 
 _CLOSING_SECONDS_MAX = 1.5
 _CLOSED_AFTER_SECONDS = 3.8
@@ -153,6 +155,7 @@ def _measure(
     chosen: Collection[str],
 ) -> int:
     path = result_path(config)
+    say_new_folders(config, progress)
     if config.duration is not None and config.trials == 1:
         closed_by_seconds = time.monotonic() + config.duration + _CLOSED_AFTER_SECONDS
         plan = replace(plan, closed_by_seconds=closed_by_seconds)
@@ -203,6 +206,16 @@ def _noted(config: Config, result: Result, progress: Progress) -> bool:
     except KeyboardInterrupt:
         return False
     return True
+
+
+def say_new_folders(config: Config, progress: Progress) -> None:
+    """Say which directories will be made for the files that were named: a slip in a path looks the same."""
+    flags = ("output", "io_trace_log", "log_ops", "xlsx_output")
+    folders = {Path(given).parent for flag in flags if (given := getattr(config, flag)) is not None}
+    with contextlib.suppress(TimeoutError):
+        missing = within(WRITING_SECONDS_MAX, lambda: [each for each in folders if not each.exists()])
+        for folder in sorted(missing):
+            progress.say(f"the directory {folder} does not exist and will be made")
 
 
 def keep_all(
