@@ -231,4 +231,5 @@ def _warnings(found: Answer) -> Iterator[Part]:
 
 
 def _where(warnings: Sequence[Caution]) -> str:
-    return f"the page of `kvspill report` has {'its remedy' if len(warnings) == 1 else 'their remedies'}"
+    what = "its size and remedy" if len(warnings) == 1 else "their sizes and remedies"
+    return f"{what}: --verbose, or the page of `kvspill report`"

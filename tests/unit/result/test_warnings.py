@@ -79,7 +79,8 @@ def test_what_is_to_be_borne_in_mind_stands_in_the_short_form_in_plain_words() -
     given = [noted(code, "m.", "r.") for code in ("event_loop_lag", "capacity_bound", "of_a_plug_in")]
     text = " ".join(render_summary(sample.built(warnings=given), verbose=False).split())
     said = "kvspill itself was late; entries were dropped for lack of space; of a plug in"
-    assert f"things to bear in mind (the page of `kvspill report` has their remedies): {said}" in text
+    where = "their sizes and remedies: --verbose, or the page of `kvspill report`"
+    assert f"things to bear in mind ({where}): {said}" in text
 
 
 def test_the_page_of_warnings_is_the_one_that_the_code_makes() -> None:
