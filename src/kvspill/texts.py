@@ -176,6 +176,11 @@ def listed(words: Sequence[str], last: str = "and") -> str:
     return f"{', '.join(words[:-1])} {last} {words[-1]}" if len(words) > 1 else "".join(words)
 
 
+def ended_by(reason: str) -> str:
+    """Why a run ended early, as a person calls it: in a result a signal has its own name."""
+    return reason.replace("stopped by SIGINT", "interrupted by Ctrl-C")
+
+
 def significant(value: float | None, thousands: str = ",") -> str:
     """A number with the four digits that histograms keep: 7,471, 223.9, 0.1253; none beyond four places."""
     if not value:

@@ -34,6 +34,11 @@ def judged_criteria(result: Result) -> Iterator[JudgedCriterion]:
         yield JudgedCriterion(item.name, actual + inside, target, item.passed, item.modelled)
 
 
+def shown_verdict(result: Result, verdict: str) -> str:
+    """The verdict of a service class; none beside "the run ended early"."""
+    return "no verdict" if result.incomplete else verdict
+
+
 def is_pass_below_no(result: Result) -> bool:
     """Whether the devices pass in a run whose users miss their targets: a bare PASS would deny the answer."""
     health = result.summary.storage_health

@@ -7,7 +7,7 @@ from rich.text import Text
 from kvspill.measure.priorities import MIN_COMPLETIONS
 from kvspill.report.autoscaling import answer_lines, step_table, unsettled
 from kvspill.report.honesty_section import honesty_section
-from kvspill.report.judged import JudgedCriterion, judged_criteria, met_text
+from kvspill.report.judged import JudgedCriterion, judged_criteria, met_text, shown_verdict
 from kvspill.report.layers_section import SHOWN, device_load_section, layers_section
 from kvspill.report.numbers import UNMEASURED, entry_sizes, limit, number, share, speed, volume
 from kvspill.report.parts import Part, grid, indent, pairs, title
@@ -25,7 +25,7 @@ from kvspill.result.ranking import RANK_FAILED, faults_text
 from kvspill.result.schema import QosClass, Result, StorageHealth
 from kvspill.result.warnings.known import said
 from kvspill.result.warnings.loads import OVERLOAD
-from kvspill.texts import counted, duration, significant, target_time
+from kvspill.texts import counted, duration, ended_by, significant, target_time
 
 _STYLES = {"PASS": "bold green", "FAIL": "bold red"}
 _TIER_LABELS = {"gpu": "GPU", "cpu": "CPU", "storage": "NVME"}
@@ -77,7 +77,7 @@ def _banner(result: Result) -> Iterator[Part]:
         f"generation {config['generation_mode']}, {window.measured_seconds:,.0f} s {kind}"
     )
     if result.incomplete:
-        yield Text(f"INCOMPLETE: {result.interrupted or RANK_FAILED}", style="bold red")
+        yield Text(f"INCOMPLETE: {ended_by(result.interrupted or RANK_FAILED)}", style="bold red")
     yield Text(rule)
 
 
@@ -230,7 +230,7 @@ def _qos(result: Result) -> Iterator[Part]:
     yield title("QOS" + label(result))
     classes = result.summary.qos_metrics
     header = ("class", "requests", "unfinished", "mean wait", "E2E P95", "added P95", "target", "SLA")
-    yield grid(header, [_class_row(name, entry) for name, entry in classes.items()])
+    yield grid(header, [_class_row(name, entry, result) for name, entry in classes.items()])
     yield indent(Text("Judged by what queue and storage add to the generation (added)."))
     if promise_of(result) is not None:
         yield indent(Text("Of the last window, by the classes' own targets; AUTOSCALING has the search's."))
@@ -250,14 +250,14 @@ def _why_open(result: Result, names: Sequence[str]) -> str:
     return f"{why}; {MIN_COMPLETIONS} are needed"
 
 
-def _class_row(name: str, entry: QosClass) -> tuple[str, ...]:
+def _class_row(name: str, entry: QosClass, result: Result) -> tuple[str, ...]:
     left = "-" if entry.unfinished_requests is None else f"{entry.unfinished_requests:,}"
     wait = "-" if entry.queue_wait_ms is None else duration(entry.queue_wait_ms["mean"])
     sla = entry.sla
     if sla is None:
         return (name, "0", left, wait, "-", "-", "-", "-")
     times = (duration(sla.actual_p95_ms), duration(sla.added_p95_ms), target_time(sla.target_p95_ms))
-    return (name, f"{entry.total_requests:,}", left, wait, *times, sla.verdict)
+    return (name, f"{entry.total_requests:,}", left, wait, *times, shown_verdict(result, sla.verdict))
 
 
 def _bottlenecks(result: Result) -> Iterator[Part]:

@@ -5,7 +5,7 @@ from typing import Any
 
 from rich.text import Text
 
-from kvspill.report.judged import is_pass_below_no, met_text
+from kvspill.report.judged import is_pass_below_no, met_text, shown_verdict
 from kvspill.report.layers_section import layers_section
 from kvspill.report.numbers import entry_sizes, number, share, speed
 from kvspill.report.parts import Part, grid, indent, pairs
@@ -104,12 +104,12 @@ def _targets(result: Result) -> Iterator[Part]:
     promise = promise_of(result)
     if promise is not None:
         what = f"{_JUDGED_BY.get(promise['latency'], promise['latency'])}, p{promise['percentile']:g}"
-        rows = [_promise_row(name, entry) for name, entry in promise["classes"].items()]
+        rows = [_promise_row(name, entry, result) for name, entry in promise["classes"].items()]
         reasons = [promised_reason(name, entry) for name, entry in promise["classes"].items()]
     else:
         what = f"{_JUDGED_BY['added']}, p95"
         entries = result.summary.qos_metrics.items()
-        rows = [_class_row(name, entry) for name, entry in entries if _seen(entry)]
+        rows = [_class_row(name, entry, result) for name, entry in entries if _seen(entry)]
         reasons = [reason_of(name, entry) for name, entry in entries]
     if rows:
         yield grid(("class", what, "target", "requests", "verdict"), rows)
@@ -119,23 +119,23 @@ def _targets(result: Result) -> Iterator[Part]:
         yield Text("")
 
 
-def _promise_row(name: str, entry: Mapping[str, Any]) -> tuple[str, ...]:
+def _promise_row(name: str, entry: Mapping[str, Any], result: Result) -> tuple[str, ...]:
     times = (duration(entry["actual_ms"]), target_time(entry["target_ms"]))
-    return (name, *times, f"{promised_completed(entry):,}", str(entry["verdict"]))
+    return (name, *times, f"{promised_completed(entry):,}", shown_verdict(result, str(entry["verdict"])))
 
 
 def _seen(entry: QosClass) -> bool:
     return bool(entry.total_requests or entry.unfinished_requests)
 
 
-def _class_row(name: str, entry: QosClass) -> tuple[str, ...]:
+def _class_row(name: str, entry: QosClass, result: Result) -> tuple[str, ...]:
     sla = entry.sla
     # Those that the percentile is of; the ones that failed or waited have a line below.
     seen = f"{entry.total_requests:,}"
     if sla is None:
         return (name, "-", "-", seen, "no verdict")
     times = (duration(sla.added_p95_ms), target_time(sla.target_p95_ms))
-    return (name, *times, seen, sla.verdict)
+    return (name, *times, seen, shown_verdict(result, sla.verdict))
 
 
 def _figures(result: Result) -> Iterator[tuple[str, str]]:

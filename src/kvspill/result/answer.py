@@ -12,13 +12,13 @@ from kvspill.result.assessment import FAIL, NO_TARGET, PASS
 from kvspill.result.bottleneck import Bottleneck, bottleneck, missed_classes
 from kvspill.result.classes import asked_of, late_text, surely_late, unjudged, waited, why_unjudged
 from kvspill.result.load import does, has_server_each, too_much, who
-from kvspill.result.ranking import faults_text
+from kvspill.result.ranking import RANK_FAILED, faults_text
 from kvspill.result.schema import QosClass, Result
 from kvspill.result.schema_honesty import Caution
 from kvspill.result.warnings.devices import MEMORY_DIRECTORY, STORAGE_STALLED
 from kvspill.result.warnings.kind import Severity
 from kvspill.result.warnings.loads import OVERLOAD, STALLED
-from kvspill.texts import counted, listed
+from kvspill.texts import counted, ended_by, listed
 
 _RESERVE = 1.25
 """How much longer than by the estimate: the next run may complete fewer requests in the same time."""
@@ -74,15 +74,23 @@ def answer(result: Result) -> Answer:
         status, verdict = Status(asked.answer), asked.sentence
     grave = [item for item in result.warnings if item.severity != Severity.NOTE]
     grave.sort(key=lambda item: item.severity != Severity.INVALID)
+    helps = (_higher(result, status) or found.helps) if asked is None else asked.helps
+    if is_cut_short(result):
+        helps = "Let it run to its end."
     return Answer(
         status=status,
         verdict=verdict,
         longer=_longer(result) if status is Status.UNDECIDED and asked is None else "",
         bottleneck=found,
-        helps=(_higher(result, status) or found.helps) if asked is None else asked.helps,
+        helps=helps,
         grave=tuple(grave),
         notes=tuple(item for item in result.warnings if item not in grave and not item.chosen),
     )
+
+
+def is_cut_short(result: Result) -> bool:
+    """Whether a run ended so early that nothing can be advised by what it saw."""
+    return result.incomplete and not result.faulty and result.requests_completed < MIN_COMPLETIONS
 
 
 def in_memory(result: Result) -> bool:
@@ -125,7 +133,7 @@ def _verdict(result: Result) -> tuple[Status, str]:
     if faults is not None:
         return Status.INVALID, f"the result is faulty and is not ranked: {faults}."
     if result.incomplete:
-        return Status.INVALID, f"the run ended early ({result.interrupted})."
+        return Status.INVALID, f"the run ended early ({ended_by(result.interrupted or RANK_FAILED)})."
     if not result.requests_completed:
         return Status.UNDECIDED, "no request completed in the measured window."
     status, text = _kept(result)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+from kvspill.measure.priorities import MIN_COMPLETIONS
 from kvspill.result.measured import Measured
 from kvspill.result.schema import Criterion, StorageHealth
 from kvspill.result.schema_honesty import Faults, Honesty
@@ -45,7 +46,8 @@ def assess(
     A storage tier whose directory lies in memory is no drive: its latencies are judged by no criterion.
 
     Nothing measured is no PASS, and neither is an interrupted run, one where something failed, or one
-    that judged other tiers than the storage alone. Where something failed, no criterion passes (S13): what
+    that judged other tiers than the storage alone. A run that was interrupted after few requests fails
+    nothing either. Where something failed, no criterion passes (S13): what
     failed is in no percentile, and a figure may be good because the large ones are missing. So it is where
     storage stood still; where this program did, nothing was measured.
     """
@@ -55,8 +57,10 @@ def assess(
     )
     stopped = too_still(client_still_seconds(honesty), measured.wall_seconds)
     failures = [*_failures(faults), *([] if stopped else _standstill(honesty, measured.wall_seconds))]
-    if failures or stopped:
-        spared = None if stopped else False
+    few = measured.recorder.requests.completed < MIN_COMPLETIONS
+    cut_short = measured.facts.interrupted is not None and few
+    if failures or stopped or cut_short:
+        spared = False if failures and not stopped else None
         criteria = [
             row if row.passed is spared else row.model_copy(update={"passed": None}) for row in criteria
         ]

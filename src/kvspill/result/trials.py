@@ -12,7 +12,7 @@ from kvspill.result.warnings import certainty, devices, loads, settings
 from kvspill.result.warnings.kind import Kind, Severity
 from kvspill.result.warnings.known import kind_of
 from kvspill.result.warnings.rules import FEW_TRIALS
-from kvspill.texts import counted
+from kvspill.texts import counted, ended_by
 
 RANKED_BY = "avg_throughput_tokens_per_sec"
 """The trial in the middle by this metric stands for all."""
@@ -44,7 +44,7 @@ def aggregate(results: Sequence[Result], asked: int | None = None) -> Trials:
 def incomplete_reason(result: Result) -> str | None:
     """Why a trial may not enter an average, or None."""
     if result.incomplete:
-        return RANK_FAILED if result.interrupted is None else f"ended early ({result.interrupted})"
+        return RANK_FAILED if result.interrupted is None else f"ended early ({ended_by(result.interrupted)})"
     # Of the whole load: those of the warm-up are in no figure, but they were served.
     asked, counts = result.config.get("max_requests"), result.honesty.requests
     if asked is not None and _work_ended(result):

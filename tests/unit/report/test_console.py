@@ -1,6 +1,7 @@
 """The console summary: the sections readers know, 80 columns, and the right words for what is modelled."""
 
 import io
+import re
 
 import pytest
 from rich.text import Text
@@ -185,7 +186,7 @@ def test_rates_that_had_not_settled_are_said_below_the_figures_that_they_are() -
 
 def test_an_interrupted_run_says_so_first() -> None:
     text = render_summary(built(run=facts(interrupted="stopped by SIGINT")))
-    assert "INCOMPLETE: stopped by SIGINT" in text.split("###")[0]
+    assert "INCOMPLETE: interrupted by Ctrl-C" in text.split("###")[0]
 
 
 def test_files_are_named_whole_however_long() -> None:
@@ -351,3 +352,23 @@ def test_closed_users_without_a_server_are_counted_beside_the_load(
     result = built(config=Config(num_users=users, servers=servers, arrival="closed"))
     shown = " ".join(" ".join(str(part) for part in short_summary(result) if isinstance(part, Text)).split())
     assert said in shown
+
+
+@pytest.mark.parametrize(("requests", "assessed"), [(4, "INCOMPLETE"), (60, "FAIL")])
+def test_an_interrupted_run_of_few_requests_fails_and_advises_nothing(requests: int, assessed: str) -> None:
+    """After one request: "Storage assessment FAIL" and "Use a faster device"."""
+    recorder = empty_recorder()
+    for number in range(requests):
+        at = 11 + number / 10
+        recorder.request(request(at + 1, intended=at - 1, started=at, storage=1, qos=QoS.BATCH))
+        recorder.op(op(at + 1, started=at, device=1, nbytes=1 << 20))
+    result = built(recorder, facts(interrupted="stopped by SIGINT"))
+    assert result.summary.storage_health is not None
+    assert result.summary.storage_health.overall_status == assessed
+    text = " ".join(render_summary(result, verbose=False).split())
+    assert text.startswith("INVALID: the run ended early (interrupted by Ctrl-C).")
+    assert ("What would help: Let it run to its end." in text) is (requests == 4)
+    assert ("faster device" in text) is (requests == 60)
+    for verbose in (False, True):
+        assert not re.search(r"batch .* (missed|met)\b", render_summary(result, verbose=verbose))
+    assert [row.state for row in verdict_of(result).classes] == ["open"]

@@ -15,6 +15,7 @@ from kvspill.report.short import short_summary
 from kvspill.result.answer import Status
 from kvspill.result.warnings.certainty import AUTOSCALING_INCONCLUSIVE, STAGE_NOT_SETTLED
 from kvspill.result.warnings.devices import DEVICE_EXCESS, IO_LIMITED, MEMORY_DIRECTORY
+from kvspill.result.warnings.faults import INCOMPLETE
 from kvspill.result.warnings.loads import LATE_ARRIVALS
 from kvspill.run.asking import Reply
 from kvspill.run.bandwidth import Bandwidth
@@ -44,16 +45,18 @@ def test_beside_other_traffic_the_answer_names_it_and_does_not_blame_the_drive()
 
 
 def test_a_run_that_was_stopped_has_other_traffic_as_a_warning_and_not_as_its_reason() -> None:
-    warnings = [DEVICE_EXCESS.of(did="read 1.48")]
+    cut = INCOMPLETE.of(reason="interrupted by Ctrl-C", seconds=2.5)
+    warnings = [DEVICE_EXCESS.of(did="read 1.48"), cut]
     changed = {"incomplete": True, "interrupted": "stopped by SIGINT", "warnings": warnings}
     result = built().model_copy(update=changed)
     bracket = Bracket(None, None, False)
     reply = Reply(Status.INVALID, 5, Config(), result, bracket, None, None, None)
     text = list(lines(reply))
-    assert text[0] == "INVALID: the run ended early (stopped by SIGINT)."
+    assert text[0] == "INVALID: the run ended early (interrupted by Ctrl-C)."
     (said,) = (line for line in text if "Other programs used the device" in line)
     assert said.startswith("! Serious: ")
     assert "Stop the other programs and run it again" in said
+    assert not [line for line in text if "only that part" in line], "no figure is shown"
     kept = answered(reply).question
     assert kept is not None
     assert not any("Other programs" in reason for reason in kept.reasons)

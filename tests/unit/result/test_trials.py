@@ -66,7 +66,9 @@ def test_one_trial_has_a_median_but_no_spread() -> None:
 def test_an_incomplete_trial_is_named_and_enters_no_average() -> None:
     block = aggregate([trial(100), trial(10_000, interrupted="stopped by SIGINT"), trial(100)])
     assert (block.count, block.complete) == (3, 2)
-    assert [(item.trial, item.reason) for item in block.set_aside] == [(2, "ended early (stopped by SIGINT)")]
+    assert [(item.trial, item.reason) for item in block.set_aside] == [
+        (2, "ended early (interrupted by Ctrl-C)")
+    ]
     assert block.metrics["avg_throughput_tokens_per_sec"].max == 10.0
     assert len(block.rows) == 3
 

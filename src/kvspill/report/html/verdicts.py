@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kvspill.report.html.prose import search_sentence, trials_sentence
-from kvspill.report.judged import is_pass_below_no, judged_criteria, met_text
+from kvspill.report.judged import is_pass_below_no, judged_criteria, met_text, shown_verdict
 from kvspill.report.numbers import UNMEASURED
 from kvspill.report.unused import unused_storage
 from kvspill.result.answer import Status, answer, in_memory, missed_in_search, promise_of, seen_with
@@ -121,7 +121,7 @@ def _classes(result: Result) -> Iterator[Judged]:
         states = {"met": MET, "missed": MISSED}
         for name, row in promise["classes"].items():
             actual, target = _times(row.get("actual_ms"), row.get("target_ms"))
-            state = states.get(str(row.get("verdict")), OPEN)
+            state = states.get(shown_verdict(result, str(row.get("verdict"))), OPEN)
             note = _note(counted(promised_completed(row), "request"), promised_left(row))
             yield Judged(name, actual, target, state, note)
         return
@@ -133,7 +133,9 @@ def _classes(result: Result) -> Iterator[Judged]:
         if sla.compliance is not None:
             note += f", {sla.compliance:.1%} within the target"
         actual, target = _times(sla.added_p95_ms, sla.target_p95_ms)
-        yield Judged(name, actual, target, _state(sla.met), _note(note, left_of(entry)))
+        yield Judged(
+            name, actual, target, _state(None if result.incomplete else sla.met), _note(note, left_of(entry))
+        )
 
 
 def _times(actual_ms: float | None, target_ms: float | None) -> tuple[str, str]:

@@ -49,6 +49,7 @@ from kvspill.result.warnings.certainty import (
     TOO_SHORT,
 )
 from kvspill.result.warnings.devices import DEVICE_EXCESS, IO_LIMITED, SIMULATED
+from kvspill.result.warnings.faults import INCOMPLETE
 from kvspill.result.warnings.known import said as said_of
 from kvspill.result.warnings.loads import HALF_DONE, UNFINISHED
 from kvspill.run.asking import MODEL_SECONDS_MAX, Reply, beyond, replays
@@ -102,6 +103,8 @@ def _warnings(reply: Reply) -> Iterator[str]:
         said = said | {LIMIT_NOT_EXACT.code}
     elif reply.status is Status.INVALID:
         said = said - {kind.code for kind in _OF_THE_DEVICE}
+        # The first line says it, and no figure is shown.
+        said = said if reply.result.faulty else said | {INCOMPLETE.code}
     for item in found.grave:
         if item.code not in said:
             yield f"! {said_of(item)} {_as_asked(item.remedy)}"

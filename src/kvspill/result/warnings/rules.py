@@ -14,7 +14,7 @@ from kvspill.result.stillness import client_still_seconds, storage_standstill, t
 from kvspill.result.warnings import certainty, devices, faults, loads
 from kvspill.storage.addresses import GPU_SUSPECTS, suspects
 from kvspill.storage.base import DROPPED_ENTRIES, STORE_RESTARTS
-from kvspill.texts import counted, duration, listed
+from kvspill.texts import counted, duration, ended_by, listed
 
 LATE_MS = 10.0
 LAG_MS = 10.0
@@ -64,7 +64,7 @@ def cautions(
 def _kind_of_run(measured: Measured) -> Iterator[Caution]:
     facts = measured.facts
     if facts.interrupted is not None:
-        yield faults.INCOMPLETE.of(reason=facts.interrupted, seconds=measured.wall_seconds)
+        yield faults.INCOMPLETE.of(reason=ended_by(facts.interrupted), seconds=measured.wall_seconds)
     if facts.simulated:
         yield devices.SIMULATED.of()
         return
