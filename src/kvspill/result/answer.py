@@ -77,6 +77,8 @@ def answer(result: Result) -> Answer:
     helps = (_higher(result, status) or found.helps) if asked is None else asked.helps
     if is_cut_short(result):
         helps = "Let it run to its end."
+    elif status in (Status.YES, Status.UNDECIDED) and _none_late(result):
+        helps = "Nothing needs help: no request was late."
     return Answer(
         status=status,
         verdict=verdict,
@@ -91,6 +93,18 @@ def answer(result: Result) -> Answer:
 def is_cut_short(result: Result) -> bool:
     """Whether a run ended so early that nothing can be advised by what it saw."""
     return result.incomplete and not result.faulty and result.requests_completed < MIN_COMPLETIONS
+
+
+def _none_late(result: Result) -> bool:
+    """Whether every request of a run that latency targets judge was within them, as far as is known."""
+    health, classes = result.summary.storage_health, result.summary.qos_metrics.values()
+    codes = {item.code for item in result.warnings}
+    if result.autoscaling_stats or codes & {OVERLOAD.code, STORAGE_STALLED.code, STALLED.code}:
+        return False
+    if health is not None and health.performance_profile == "throughput":
+        return False
+    judged = [entry.sla for entry in classes if entry.sla is not None]
+    return bool(judged) and not any(sla.violations for sla in judged)
 
 
 def in_memory(result: Result) -> bool:

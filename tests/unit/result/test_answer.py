@@ -267,3 +267,14 @@ def test_storage_that_stood_still_has_no_yes_s16() -> None:
     probes = {"event_loop_lag_ms": {"p99": 0.5, "max": 5988.0}}
     found = answer(many(config=Config(num_users=10), probes=probes))
     assert found.verdict == "NO VERDICT: this program stood still for a part of the run."
+
+
+@pytest.mark.parametrize(("late", "needs"), [(0, False), (2, True)])
+def test_where_no_request_was_late_nothing_needs_help(late: int, needs: bool) -> None:
+    """Of a directory in memory: "faster GPUs would help", though targets leave generation out."""
+    recorder = empty_recorder()
+    for number in range(20):
+        recorder.request(request(15, intended=13.0 if number < late else 14.99))
+    found = answer(built(recorder, config=Config(num_users=20, arrival="closed")))
+    assert found.status is Status.UNDECIDED
+    assert (found.helps != "Nothing needs help: no request was late.") is needs

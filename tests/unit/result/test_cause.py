@@ -37,8 +37,8 @@ def test_more_servers_help_only_users_who_wait_for_one_l1(given: dict[str, Any],
         recorder.request(request(at + 0.5, intended=at, generation=0.5, tokens=10))
     found = answer(built(recorder, config=Config(num_users=10, **given)))
     assert found.bottleneck.binds is Binds.GENERATION
-    assert ("more --servers" in found.helps) is more
-    assert "a lower time per token" in found.helps
+    assert ("more --servers" in found.bottleneck.helps) is more
+    assert "a lower time per token" in found.bottleneck.helps
 
 
 def test_each_rank_has_servers_of_its_own_r1() -> None:
