@@ -34,10 +34,10 @@ def knee_figures(results: Sequence[Labelled]) -> Iterator[Figure]:
 
 
 def search_figures(results: Sequence[Labelled]) -> Iterator[Figure]:
-    """The path of each search over time, and the queue on it."""
+    """The path of each search over time, and the queue on it; a search of one load has neither."""
     for index, item in enumerate(results):
         lever, stages = _stages(item)
-        if stages:
+        if len({step[str(lever)] for step in stages}) > 1:
             yield _path(index, item, str(lever), stages, len(results) > 1)
             yield from _stage_waits(index, item, stages, len(results) > 1)
 

@@ -156,3 +156,15 @@ def test_what_was_checked_of_a_search_is_of_its_last_stage() -> None:
     assert "Requests arrived, warm-up included" not in searched
     assert "Requests arrived, warm-up included" in plain
     assert "The search ended with" not in searched
+
+
+def test_a_search_that_held_one_load_has_no_path_and_no_queue_over_time() -> None:
+    """A flat line, and two dots."""
+    waits = {"latency_ms": {"queue_wait": {"mean": 1.0, "p95": 2.0}}}
+    steps = [
+        {"time_seconds": 10.0, "stage_seconds": 9.0, "users": 4, "action": "start", **waits},
+        {"time_seconds": 30.0, "stage_seconds": 20.0, "users": 4, "action": "confirm", **waits},
+        {"time_seconds": 30.0, "users": 4, "action": "stop", "reason": "Largest load", "mode": "slo"},
+    ]
+    found = drawn(sample.built(autoscaling=steps))
+    assert not [name for name in found if name.startswith(("autoscaler-", "stage-waits-"))]
