@@ -219,6 +219,12 @@ def test_a_no_of_few_requests_counts_the_late_ones_s11() -> None:
     assert "batch: no requests with 3 users, not judged; give a longer --duration." in text, "it has users"
     both = {**few, "batch": (31, 12, 2153.79, "no verdict")}
     result = of_level(3, **both)
+    waiting = of_level(3, **both)
+    for name in ("responsive", "batch"):
+        waiting.autoscaling_stats[-1]["levels"][0]["classes"][name]["waiting"] = 7
+    whole = " ".join(replied(waiting))
+    assert "batch: 31 requests, 12 late (7 of them still waiting at the end), certainly more than" in whole
+    assert "9 of 25 responsive requests were late (7 of them still waiting at the end): too" in whole
     assert "batch: 31 requests, 12 late, certainly more than the 5% allowed." in replied(result)
     reply = Reply(Status.NO, 5, Config(), result, Bracket(2, 3, True), None, None, None)
     (warning,) = (item for item in answered(reply).warnings if item.code == "not_judged")

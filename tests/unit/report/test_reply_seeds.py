@@ -92,8 +92,8 @@ def test_a_yes_says_first_of_which_classes_it_has_nobody() -> None:
     )
     assert text[1] == (
         "Seed 42 draws no interactive or responsive user among 4, so these classes are not covered; give "
-        "another --seed or more --users. By a model, 4 users with interactive (50 ms) and responsive (100 ms) "
-        "ones among them would miss the target (--seed 43 draws such)."
+        "another --seed or more --users. By a model, 4 users with interactive (50 ms) and responsive "
+        "(100 ms) ones among them would miss the target (--seed 43 draws such)."
     )
     held = [line for line in text if "holds at least" in line]
     assert held[0].endswith("at least 8 users that seed 42 draws, by the model."), "of others it said no"

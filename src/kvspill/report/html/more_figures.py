@@ -92,7 +92,8 @@ def cache_figures(results: Sequence[Labelled]) -> Iterator[Figure]:
             "hit-bounds",
             "Reuse against its bounds",
             "Share of looked-up bytes found, decode re-reads left out, beside what plain LRU, perfect "
-            "foresight and an unlimited cache would have found in the same lookups. "
+            "foresight and an unlimited cache would have found in the same lookups. The cache hit rate "
+            "counts lookups instead of bytes, and decode re-reads, which always hit, among them. "
             + _bounds_caveat(results),
             results,
             bounded,

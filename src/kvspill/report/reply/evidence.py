@@ -49,7 +49,13 @@ def also_late(reply: Reply) -> list[str]:
 
 
 def _with_late(block: Mapping[str, Any]) -> str:
-    return f"{counted(int(block['requests']), 'request')}, {block['violations']:,} late"
+    return f"{counted(int(block['requests']), 'request')}, {block['violations']:,} late{_waiting(block)}"
+
+
+def _waiting(block: Mapping[str, Any]) -> str:
+    """How many of the late ones did not complete: a reader may add up those that did."""
+    waiting = int(block.get("waiting") or 0)
+    return f" ({waiting:,} of them still waiting at the end)" if waiting else ""
 
 
 def without_users(reply: Reply) -> tuple[str, ...]:
@@ -142,6 +148,7 @@ def evidence(reply: Reply) -> str:
     if requests < MIN_COMPLETIONS or actual_ms is None or (is_late and actual_ms <= limit_ms):
         were = "was" if block["violations"] == 1 else "were"
         late = f"{block['violations']:,} of {counted(requests, f'{name} request')} {were} late"
+        late += _waiting(block)
         allowed = f"{100 - reply.config.slo_percentile:g}%"
         if is_late and requests < MIN_COMPLETIONS and _surely_late(reply, block):
             few = "too few for a verdict on the class's latency"

@@ -281,6 +281,7 @@ def test_hit_rates_stand_beside_their_bounds() -> None:
     bounds = {"infinite": 0.9, "belady": 0.8, "lru": 0.6, "belady_exact": True, "requests": 9}
     built.io_model = {"byte_hit_rate": 0.7, "hit_rate_bounds": bounds}
     rows = drawn(built)["hit-bounds"].spec["data"]["values"]
+    assert "cache hit rate counts lookups instead of bytes" in drawn(built)["hit-bounds"].says
     assert {row["row"]: row["value"] for row in rows} == {
         "measured": 0.7,
         "plain LRU": 0.6,
