@@ -377,7 +377,7 @@ def test_a_real_row_measures_and_labels_the_gpu_as_modelled(
     [
         (".inf", "duration inf: not a finite number"),
         ("1e400", "duration 1e400: not a finite number"),
-        ("9" * 20, "out of range; give more than 0, at most 604,800"),
+        ("9" * 20, "out of range; give more than 0, at most 604,800 seconds"),
         ("2024-01-01", "duration 2024-01-01: not a number"),
     ],
 )

@@ -180,14 +180,14 @@ CONTRADICTIONS = [
         "--trace tape:a: not of the form FORMAT:PATH with a known format; choose one of azure, bailian, "
         "burstgpt, kvcache, lmcache, mooncake, sharegpt, weka, as in --trace mooncake:trace.jsonl",
     ),
-    ("--trace-speedup 0", "--trace-speedup 0: out of range; give 1e-06 to 1e+12"),
+    ("--trace-speedup 0", "--trace-speedup 0: out of range; give 1e-06 to 1,000,000,000,000"),
     (
         "--trace mooncake:sample --trace-speedup 1e-300",
-        "--trace-speedup 1e-300: out of range; give 1e-06 to 1e+12",
+        "--trace-speedup 1e-300: out of range; give 1e-06 to 1,000,000,000,000",
     ),
     (
         "--request-rate 5e-324",
-        "--request-rate 5e-324: out of range; give 1e-06 to 1e+12, or 0 for the default",
+        "--request-rate 5e-324: out of range; give 1e-06 to 1,000,000,000,000, or 0 for the default",
     ),
     ("--prefill-only --decode-only", "--prefill-only contradicts --decode-only; give one of them"),
     (

@@ -65,4 +65,4 @@ def test_an_exit_code_comes_through(tmp_path: Path) -> None:
     (tmp_path / "cache").mkdir()
     done = mpirun(tmp_path, tmp_path / "cache", "--duration", "0", params=())
     assert done.returncode == 2
-    assert "--duration 0: out of range; give more than 0, at most 604,800" in done.stderr
+    assert "--duration 0: out of range; give more than 0, at most 604,800 seconds" in done.stderr

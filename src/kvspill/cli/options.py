@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 from kvspill.config import Config
 from kvspill.config.fields import GROUPS, extra_of, flag_of
 from kvspill.config.load import flag_fields, load_config
-from kvspill.config.messages import choices, shown
+from kvspill.config.messages import choices, shown, unit_of
 from kvspill.config.origins import ENVIRONMENT_PREFIX
 from kvspill.config.plugged import (
     NOTHING,
@@ -175,9 +175,7 @@ def _metavar(name: str, declared: Declared) -> str:
     words = choices((name,)) or names(declared, name)
     if words:
         return "|".join(words)
-    if name.endswith("_gb"):
-        return "GIB"
-    return "SECONDS" if name in ("duration", "warmup", "max_stall", "ranks_timeout") else "N"
+    return unit_of(name).upper() or "N"
 
 
 def _help(name: str, text: str, default: Any) -> str:

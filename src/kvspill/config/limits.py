@@ -58,14 +58,12 @@ class AutoscalingFields(Group):
         "seconds between two looks at the window (default: duration / 240, from 0.2 to 5)",
         group="autoscaling",
         no_effect=(NO_SEARCH,),
-        metavar="SECONDS",
     )
     autoscaler_stage: Annotated[float, Field(gt=0, le=86_400)] | None = rare(
         None,
         "seconds that a stage is measured at least, four times that at most (default: 6 intervals)",
         group="autoscaling",
         no_effect=(NO_SEARCH,),
-        metavar="SECONDS",
     )
     autoscaler_cooldown: Annotated[int, Field(ge=1, le=1000)] = rare(
         3, "intervals to wait after users were retired", group="autoscaling", no_effect=(NO_SEARCH,)
@@ -91,7 +89,6 @@ class AutoscalingFields(Group):
         "--autoscaler-mode slo only",
         group="autoscaling",
         no_effect=(NO_SLO_SEARCH, NOT_SLO),
-        metavar="MS",
     )
     slo_classes: Annotated[
         tuple[ServiceClass, ...], BeforeValidator(_split), Field(min_length=1, max_length=3)

@@ -113,8 +113,24 @@ def _remedy(location: Location) -> str:
     return range_text(location) or "correct it"
 
 
+_SECONDS = (
+    *("duration", "warmup", "max_stall", "ranks_timeout"),
+    *("autoscaler_interval", "autoscaler_stage"),
+)
+
+
+def unit_of(name: str) -> str:
+    """The unit of a setting; empty where it has none or says it elsewhere."""
+    if name.endswith("_gb"):
+        return "GiB"
+    if name.endswith("_ms"):
+        return "ms"
+    return "seconds" if name in _SECONDS else ""
+
+
 def range_text(location: Location) -> str:
     """The range of a number in words, such as "give 1 to 1,000,000"."""
+    unit = f" {unit_of(str(location[-1]))}".rstrip() if location else ""
     bounds = list(_bounds_at(location))
     lows = [bound.ge for bound in bounds if getattr(bound, "ge", None) is not None]
     above = [bound.gt for bound in bounds if getattr(bound, "gt", None) is not None]
@@ -124,14 +140,14 @@ def range_text(location: Location) -> str:
     if above:
         most = f", at most {_number(min(highs))}" if highs else ""
         most = f" and less than {_number(min(below))}" if below else most
-        return f"give more than {_number(max(above))}{most}{zero}"
+        return f"give more than {_number(max(above))}{most}{unit}{zero}"
     if lows and highs:
-        return f"give {_number(max(lows))} to {_number(min(highs))}{zero}"
-    return f"give {_number(max(lows))} or more" if lows else "give a number"
+        return f"give {_number(max(lows))} to {_number(min(highs))}{unit}{zero}"
+    return f"give {_number(max(lows))}{unit} or more" if lows else "give a number"
 
 
 def _number(value: float) -> str:
-    return f"{value:,}" if isinstance(value, int) else f"{value:,g}"
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.15g}"
 
 
 def _step(annotation: Any, part: int | str) -> Iterator[Any]:

@@ -184,7 +184,10 @@ WRONG_FILES = [
     ("sources: {}\n", "c.yaml:1: sources: unknown key; config.yaml beside kv-cache.py shows all keys"),
     ("\nnum_users: 0\n", "c.yaml:2: num_users 0: out of range; give 1 to 1,000,000"),
     ("num_users: many\n", "c.yaml:1: num_users many: not a whole number; give 1 to 1,000,000"),
-    ("duration: .nan\n", "c.yaml:1: duration nan: not a finite number; give more than 0, at most 604,800"),
+    (
+        "duration: .nan\n",
+        "c.yaml:1: duration nan: not a finite number; give more than 0, at most 604,800 seconds",
+    ),
     (
         "a: 1\n b: 2\n",
         "--config c.yaml:2: broken YAML (mapping values are not allowed here); correct that line",
@@ -210,7 +213,7 @@ WRONG_FILES = [
         "c.yaml:2: models.m.attention gpa: unknown; did you mean gqa? choose mha, gqa or mla",
     ),
     ("num_users: true\n", "c.yaml:1: num_users true: not a whole number; give 1 to 1,000,000"),
-    ("cpu_mem_gb: false\n", "c.yaml:1: cpu_mem_gb false: not a number; give 0 to 1,048,576"),
+    ("cpu_mem_gb: false\n", "c.yaml:1: cpu_mem_gb false: not a number; give 0 to 1,048,576 GiB"),
     ("max_requests: false\n", "c.yaml:1: max_requests false: not a whole number; give 1 to 1,000,000,000, or "
      "0 for the default"),
     ("rag:\n  top_k: true\n", "c.yaml:2: rag.top_k true: not a whole number; give 1 to 10,000"),
