@@ -15,6 +15,8 @@ next to each other have the same neighbours, and are no independent witnesses.""
 
 NOTABLE = 1.05
 """How many times as long the class served first must wait: a smaller difference is chance."""
+NOTABLE_MS = 1.0
+"""So long it must wait at least: below that nobody would notice, and the figures are of our own timers."""
 
 
 def surely_late(late: int, total: int, allowed: float) -> bool:
@@ -29,5 +31,5 @@ def priority_inversions(mean_waits_ms: Mapping[QoS, float]) -> list[str]:
         f"{later.name.lower()} {duration(mean_waits_ms[later])}"
         for first in mean_waits_ms
         for later in mean_waits_ms
-        if first < later and mean_waits_ms[first] > NOTABLE * mean_waits_ms[later]
+        if first < later and mean_waits_ms[first] > max(NOTABLE_MS, NOTABLE * mean_waits_ms[later])
     ]

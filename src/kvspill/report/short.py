@@ -5,7 +5,7 @@ from typing import Any
 
 from rich.text import Text
 
-from kvspill.report.judged import is_pass_below_no, met_text, shown_verdict
+from kvspill.report.judged import criterion_name, is_pass_below_no, met_text, shown_verdict
 from kvspill.report.layers_section import layers_section
 from kvspill.report.numbers import entry_sizes, number, share, speed
 from kvspill.report.parts import Part, grid, indent, pairs
@@ -155,7 +155,9 @@ def _figures(result: Result) -> Iterator[tuple[str, str]]:
         yield "Cache hit rate", share(rate_of_hits)
     health = result.summary.storage_health
     if health is not None:
-        failed = [criterion.name for criterion in health.criteria if criterion.passed is False]
+        failed = [
+            criterion_name(criterion.name) for criterion in health.criteria if criterion.passed is False
+        ]
         why = f"; missed: {', '.join(failed)}" if failed else ""
         yield "Storage assessment", f"{_assessed(result, health)}{why}"
 

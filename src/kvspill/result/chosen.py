@@ -34,7 +34,7 @@ def chosen_note(result: Result) -> str:
     found = dict(pair for code, pair in _UNSEEN.items() if code in codes)
     if not found:
         return ""
-    look = f"A look of {result.window.measured_seconds:,.0f} s can't show {listed(list(found), 'or')}"
+    look = f"A measurement of {result.window.measured_seconds:,.0f} s can't show {listed(list(found), 'or')}"
     if result.question is not None:
         is_answered = result.question.answer in (Status.YES, Status.NO)
         return f"{look}{'; the answer does not rest on that' if is_answered else ''}."

@@ -69,11 +69,11 @@ def _bounds(block: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     bounds = block["hit_rate_bounds"]
     if bounds is None:
         return
-    foresight = "foresight" if bounds["belady_exact"] else "foresight at most"
+    foresight = "perfect foresight" if bounds["belady_exact"] else "perfect foresight at most"
     yield (
         "Bytes found",
         f"{block['byte_hit_rate']:.1%}; one request at a time: LRU of this size {bounds['lru']:.1%}, "
-        f"{foresight} {bounds['belady']:.1%}, unlimited {bounds['infinite']:.1%}",
+        f"{foresight} {bounds['belady']:.1%}, unlimited cache {bounds['infinite']:.1%}",
     )
     if bounds["truncated"]:
         yield "  of the first", f"{bounds['requests']:,} requests, as many as were kept"

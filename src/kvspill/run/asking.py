@@ -179,6 +179,8 @@ def held_text(modelled: int | None, users: int) -> str:
     """What the model holds, as far as it looked."""
     if modelled is None:
         return f"; how many users that holds could not be modelled within {MODEL_SECONDS_MAX:.0f} s"
+    if not modelled:
+        return "; by a model of that it does not hold a single such user"
     most = "at least" if modelled >= beyond(users) else "about"
     return f"; by a model of that it holds {most} {counted(modelled, 'such user')}"
 

@@ -13,7 +13,7 @@ from kvspill.report.html.facts import Labelled
 from kvspill.report.html.layers import layer_figures
 from kvspill.report.html.prose import checks
 from kvspill.report.html.verdicts import verdict_of
-from kvspill.report.judged import judged_criteria
+from kvspill.report.judged import criterion_name, judged_criteria
 from kvspill.report.short import _figures, short_summary
 from kvspill.result.schema import Question, Result
 from kvspill.result.schema_honesty import LittlesLaw
@@ -215,9 +215,9 @@ def test_the_console_and_the_page_judge_by_the_same_rows() -> None:
     words = {"met": "PASS", "missed": "FAIL", "open": "----"}
     assert len(shown.criteria) == 4
     assert [f"[{words[row.state]}] {row.name}" for row in shown.criteria] == [
-        line.strip().partition(":")[0] for line in text.splitlines() if line.startswith("  [")
+        criterion_name(line.strip().partition(":")[0]) for line in text.splitlines() if line.startswith("  [")
     ]
-    assert [row.actual for row in shown.criteria if "NVMe Read" in row.name] == ["1,000 ms in the device"]
+    assert [row.actual for row in shown.criteria if "Storage Read" in row.name] == ["1,000 ms in the device"]
 
 
 def test_a_faulty_result_says_so_in_the_first_line_and_passes_nothing_s13() -> None:

@@ -93,7 +93,7 @@ def test_a_directory_in_memory_is_named_and_not_advised_to_use_o_direct() -> Non
     assert "not_direct" not in whole
     shown = verdict_of(result)
     assert shown.assessment.startswith("No storage assessment: the directory lies in memory")
-    assert not [row.name for row in shown.criteria if "NVMe" in row.name]
+    assert not [row.name for row in shown.criteria if "Storage" in row.name]
     assert "not_direct" in {item.code for item in built(run=buffered).warnings}
 
 
@@ -291,7 +291,7 @@ def test_without_a_verdict_a_duration_is_named_and_warnings_are_counted() -> Non
     everything = " ".join([*text, build_page([("answer", kept)]), kept.model_dump_json()])
     assert "86 s" not in everything, "one figure in one place"
     assert "doubt-0-stage_not_settled" not in everything, "no badge against who asked"
-    assert "A look of 10 s can't show whether its rates have settled." in " ".join(
+    assert "A measurement of 10 s can't show whether its rates have settled." in " ".join(
         str(part).strip() for part in short_summary(kept)
     )
     assert "Give --duration 210." in everything
@@ -307,7 +307,7 @@ def test_without_a_verdict_a_duration_is_named_and_warnings_are_counted() -> Non
     late = result.model_copy(update={"honesty": honesty, "warnings": [noticed]})
     (said,) = (line for line in lines(replace(reply, result=late)) if line.startswith("! Bear in mind: "))
     assert said == (
-        "! Bear in mind: Requests were seen up to 12.00 ms (p99) after their intended time; latencies "
+        "! Bear in mind: kvspill noticed requests up to 12.00 ms (p99) after their intended time; latencies "
         "include that (24.0% of the strictest target, 50 ms). Leave kvspill more processor time."
     ), "the question is about this number of users: fewer of them are no remedy"
     certain = answered(replace(reply, result=late, status=Status.YES)).warnings

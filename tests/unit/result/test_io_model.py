@@ -69,7 +69,7 @@ def test_inflation_bounds_and_break_even_are_said() -> None:
     rows = said()
     assert rows["Read inflation"].startswith("1.00 x")
     assert rows["Bytes found"] == (
-        "39.0%; one request at a time: LRU of this size 40.0%, foresight 50.0%, unlimited 60.0%"
+        "39.0%; one request at a time: LRU of this size 40.0%, perfect foresight 50.0%, unlimited cache 60.0%"
     )
     assert "683 MiB/s" in rows["Break-even (modelled)"]
     assert rows["Break-even (modelled)"].endswith("with all waits and others beside them")

@@ -198,6 +198,7 @@ def test_a_model_that_ran_out_of_time_tells_no_limit(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize(("modelled", "users", "most"), [(8, 4, "at least"), (7, 4, "about")])
 def test_a_model_that_was_asked_for_no_more_says_so(modelled: int, users: int, most: str) -> None:
+    assert held_text(0, users) == "; by a model of that it does not hold a single such user"
     assert held_text(modelled, users) == f"; by a model of that it holds {most} {modelled} such users"
     assert held_text(None, users) == "; how many users that holds could not be modelled within 12 s"
 

@@ -202,6 +202,15 @@ def test_a_priority_inversion_is_named() -> None:
     assert found == ["interactive waited 20.00 ms on average, batch 5.000 ms"]
 
 
+def test_waits_that_nobody_would_notice_are_no_priority_inversion() -> None:
+    """0.33 ms for one class and 0.13 ms for another are of our own timers."""
+    monitor = monitor_of()
+    for number in range(60):
+        monitor.request(served(number / 10, 50, qos=QoS.RESPONSIVE, queue_ms=0.9))
+        monitor.request(served(number / 10, 50, qos=QoS.BATCH, queue_ms=0.1))
+    assert inversions(monitor.measure(10 * NS_PER_SEC, 10)) == []
+
+
 def test_a_class_is_judged_by_what_queue_and_storage_add_s11() -> None:
     monitor = monitor_of()
     for number in range(60):

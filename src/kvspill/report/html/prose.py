@@ -128,6 +128,10 @@ def _level(value: Any) -> str:
     return str(value) if known is None else f"{known:,g}"
 
 
+_NAMED_MODELS = 2
+"""A title names so many models; more are counted."""
+
+
 def page_title(results: Sequence[Labelled]) -> str:
     """The model and the drive; for several results what they share, or their number."""
     titles = list(dict.fromkeys(_title(item) for item in results))
@@ -138,7 +142,7 @@ def page_title(results: Sequence[Labelled]) -> str:
     stored = [item for item in results if item.result.tier("storage")]
     used = {drive(item.result): _is_modelled(item.result) for item in stored or results}
     drives = list(used)
-    what = models[0] if len(models) == 1 else f"{len(models)} models"
+    what = " and ".join(models) if len(models) <= _NAMED_MODELS else f"{len(models)} models"
     if len(drives) == 1:
         return f"{what} on {drives[0]}: {len(results)} results"
     if len(drives) == 2:

@@ -4,7 +4,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kvspill.report.html.prose import search_sentence, trials_sentence
-from kvspill.report.judged import is_pass_below_no, judged_criteria, met_text, shown_verdict
+from kvspill.report.judged import (
+    criterion_name,
+    is_pass_below_no,
+    judged_criteria,
+    met_text,
+    shown_verdict,
+)
 from kvspill.report.numbers import UNMEASURED
 from kvspill.report.unused import unused_storage
 from kvspill.result.answer import Status, answer, in_memory, missed_in_search, promise_of, seen_with
@@ -94,7 +100,7 @@ def _assessment(result: Result) -> str:
 def _criteria(result: Result) -> Iterator[Judged]:
     for item in judged_criteria(result):
         note = "modelled" if item.modelled and not result.simulated else ""
-        yield Judged(item.name, item.actual, item.target, _state(item.passed), note)
+        yield Judged(criterion_name(item.name), item.actual, item.target, _state(item.passed), note)
 
 
 def _state(passed: bool | None) -> str:

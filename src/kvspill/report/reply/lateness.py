@@ -13,8 +13,8 @@ from kvspill.run.asking import Reply
 from kvspill.texts import duration, target_time
 
 _SAYS: dict[str, str] = {
-    LATE_ARRIVALS.code: "Requests were seen up to {late} (p99) after their intended time",
-    EVENT_LOOP_LAG.code: "kvspill itself acted up to {late} late (p99)",
+    LATE_ARRIVALS.code: "kvspill noticed requests up to {late} (p99) after their intended time",
+    EVENT_LOOP_LAG.code: "kvspill's own timers fired up to {late} late (p99)",
 }
 _REMEDY = "Leave kvspill more processor time."
 

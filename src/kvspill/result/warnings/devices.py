@@ -34,7 +34,7 @@ MEMORY_DIRECTORY = _not_the_device(
 NOT_DIRECT = _not_the_device(
     "not_direct",
     "storage went without direct I/O",
-    "The storage tier ran through the page cache ({openings} of a file without O_DIRECT): memory may have "
+    "The storage tier ran through the page cache ({openings} without O_DIRECT): memory may have "
     "served what the device should.",
     "Use --direct on, or omit --direct, with a file system that supports O_DIRECT (ext4, xfs).",
     "storage went through the page cache, so its figures are not the device's",

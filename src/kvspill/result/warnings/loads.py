@@ -46,15 +46,15 @@ FREE_RECOMPUTE = Kind(
 )
 LATE_ARRIVALS = Kind(
     "late_arrivals",
-    "requests were seen late by kvspill",
-    "Requests were seen up to {late} (p99) after their intended time; latencies include that{share}.",
+    "kvspill noticed requests late",
+    "kvspill noticed requests up to {late} (p99) after their intended time; latencies include that{share}.",
     "Use {less}, or leave kvspill more processor time.",
     touches=(Area.LATENCY,),
 )
 EVENT_LOOP_LAG = Kind(
     "event_loop_lag",
     "kvspill itself was late",
-    "kvspill itself acted up to {lag} late (p99); host and queue times include that{share}.",
+    "kvspill's own timers fired up to {lag} late (p99); host and queue times include that{share}.",
     "Leave it more processor time, or use {less}.",
     touches=(Area.LATENCY,),
     spoils=(Spoils.CERTAINTY,),

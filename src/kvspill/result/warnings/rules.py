@@ -137,7 +137,9 @@ def _dropped(measured: Measured, tier: str, dropped: int, flag: str) -> Caution:
 
 def _device(honesty: Honesty, no_choice: bool) -> Iterator[Caution]:
     if honesty.direct_io is False and honesty.files_opened is not None and not no_choice:
-        yield devices.NOT_DIRECT.of(openings=counted(honesty.files_opened.buffered, "opening"))
+        yield devices.NOT_DIRECT.of(
+            openings=counted(honesty.files_opened.buffered, "file was opened", "files were opened")
+        )
     seen = honesty.bytes
     share = seen.page_cache_read_share
     if share is not None and share > PAGE_CACHE_SHARE and _enough(seen.asked_read_bytes):

@@ -31,7 +31,7 @@ DESCEND = "descend"
 
 _WHY_NOW = {
     "confirm": ", the largest that passed is measured again to confirm it",
-    "recheck": ", measured again because its last window left doubt",
+    "recheck": ", measured again, as chance may have decided",
     "scale_down": ", more than that was too much",
 }
 
@@ -228,7 +228,7 @@ class Levels:
         return self._world.now_ns() + needed_ns < self._options.end_ns
 
     def _say(self, level: int, text: str) -> None:
-        self.status = f"{self._options.mode}: {self._lever.text(level)}, {text}"
+        self.status = f"search: {self._lever.text(level)}, {text}"
 
 
 def _why_longer(action: str, *, patient: bool) -> str:

@@ -135,15 +135,15 @@ class SloMode(BracketSearch):
             lone = self._options.lowest == self._options.highest
             high = self.high
             assert high is not None, "a search that ends without a pass has a failure"
-            none = "The load does not have" if lone else "Not even the lowest load has"
+            none = "The load does not keep" if lone else "Not even the lowest load keeps"
             judged = high.judgement.enough or high.judgement.clear
             return self.lowest_failed(f"{none} {target}" if judged else self._too_few(high))
         if self._not_judged(self._every_window(held)):
             reason = self._too_few(held)
         elif held.level >= self._options.highest:
-            reason = f"The highest load allowed still has {target}"
+            reason = f"The highest load allowed still keeps {target}"
         else:
-            reason = f"Largest load with {target}, confirmed: {self.evidence(held)}"
+            reason = f"Largest load that keeps {target}, confirmed: {self.evidence(held)}"
         # A class that has no users keeps nobody from concluding about the others.
         enough = held.judgement.enough
         return Answer(held.level, held.measure, reason, enough, self.facts(held), 0 if enough else 2)

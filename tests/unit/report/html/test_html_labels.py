@@ -43,6 +43,11 @@ def test_a_simulated_device_is_not_counted_as_a_drive() -> None:
     assert page_title(labelled([(f"{n}", item) for n, item in enumerate(models)])) == (
         f"{models[0].config['model']} on 3 simulated devices"
     )
+    other = simulated("nvme-gen4")
+    other.config["model"] = "tiny-1b"
+    assert page_title(labelled([("a", models[0]), ("b", other)])).startswith(
+        f"{models[0].config['model']} and tiny-1b on "
+    )
     mixed = [*models, on_drive("nvme0n1"), on_drive("nvme1n1"), on_drive("nvme1n1")]
     assert page_title(labelled([(f"{n}", item) for n, item in enumerate(mixed)])).endswith(
         " on 2 drives and 3 simulated devices"
