@@ -185,7 +185,7 @@ def test_a_copy_with_another_date_and_a_remark_is_still_a_copy(tmp_path: Path) -
     document = json.loads(json.dumps(sample.result()))
     write(tmp_path / "a.json", document)
     write(tmp_path / "b.json", {**document, "created_at": "2026-01-01T00:00:00+00:00", "remark": "again"})
-    with pytest.raises(UsageError, match=r"b\.json: the same run as .*a\.json; a copy is no second run"):
+    with pytest.raises(UsageError, match=r"b\.json: the same run as .*a\.json; a copy is not a second run"):
         read_runs([tmp_path])
 
 
