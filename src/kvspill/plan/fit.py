@@ -23,6 +23,7 @@ _SPREAD_OF_ONE = 0.05
 _SPREAD_MIN = 0.005
 _FEW_SHARE = 0.98
 """A smaller difference is the spread of the cells."""
+_LONE_SHARE = 0.95
 _BURST_SECONDS_MIN = 0.02
 _GAP_SECONDS = 0.008
 _CROWDS_MIN = 6
@@ -81,7 +82,9 @@ def fit(points: Sequence[Point], lanes: int, write_lanes: int, piece_bytes: int)
         elif burst_bytes:
             figures[f"{word}_burst_mib"] = burst_bytes / MIB
         else:
-            figures[f"{word}_few_gib_per_sec"] = _few(points, verb, mine.bytes_per_sec, lanes) / GIB
+            of_verb = write_lanes if verb is Verb.WRITE and write_lanes else lanes
+            lone = piece_bytes / (piece_seconds + piece_bytes / alone) if alone < math.inf else math.inf
+            figures[f"{word}_few_gib_per_sec"] = _few(points, verb, mine.bytes_per_sec, of_verb, lone) / GIB
         if slice_seconds or burst_bytes:
             figures[f"{word}_burst_duplex"] = _burst_duplex(points, verb, piece_bytes)
             if burst_speed > mine.bytes_per_sec:
@@ -173,16 +176,18 @@ def _alone(points: Sequence[Point], verb: Verb, limit: float) -> tuple[float, fl
     return max(0.0, float(start)), speed if speed < _UNLIMITED_SHARE * limit else math.inf
 
 
-def _few(points: Sequence[Point], verb: Verb, limit: float, lanes: int) -> float:
-    """The speed with a quarter to a half of the lanes in flight, where that is below the limit."""
-    speeds = [
-        point.of(verb).bytes_per_sec()
-        for point in points
-        if point.cell.name.startswith(DEPTH)
-        and point.of(verb).completions
-        and lanes <= 4 * (point.cell.readers + point.cell.writers) <= 2 * lanes
-    ]
-    few = float(np.median(speeds)) if speeds else math.inf
+def _few(points: Sequence[Point], verb: Verb, limit: float, lanes: int, lone: float) -> float:
+    """The speed with a quarter to a half of the lanes in flight, where that is below the limit.
+
+    lone: the speed of a piece alone; cells that this explains say nothing of the device as a whole.
+    """
+    speeds = []
+    for point in points:
+        depth, seen = point.cell.readers + point.cell.writers, point.of(verb)
+        if point.cell.name.startswith(DEPTH) and seen.completions and lanes <= 4 * depth <= 2 * lanes:
+            speed = seen.bytes_per_sec()
+            speeds += [speed] if speed < _LONE_SHARE * depth * lone else []
+    few = max(speeds, default=math.inf)
     return few if few < _FEW_SHARE * limit else math.inf
 
 

@@ -143,7 +143,7 @@ class Schedule:
         for depth in length.depths:
             if depth < self.lanes:
                 yield Cell(f"{DEPTH} reads, {depth} in flight", piece, depth, seconds=length.cell_seconds / 2)
-        for depth in length.depths[::2]:
+        for depth in sorted({*length.depths[::2], length.depths[-1]}):
             if depth < (self.write_lanes or self.lanes):
                 deep = Cell(f"{DEPTH} writes, {depth} in flight", piece, 0, depth, length.cell_seconds / 2)
                 written_bytes = max(length.cell_bytes, 2 * depth * piece)

@@ -12,35 +12,7 @@ from kvspill.config.messages import did_you_mean, shown
 from kvspill.errors import UsageError, reason_of
 from kvspill.inputs import CONFIGURATION, read_input
 from kvspill.records import GIB, MIB, NS_PER_SEC, Tier, Verb
-
-
-@dataclass(frozen=True, slots=True)
-class Direction:
-    """Reads or writes of a device behind lanes."""
-
-    lanes: int
-    ns_per_byte: float
-    few_ns_per_byte: float
-    """With up to half of the lanes in flight."""
-    alone_ns_per_byte: float
-    """One piece in flight is no faster than that."""
-    piece_ns: float
-    open_ns: float
-    open_apart_ns: float
-    """Entries are opened one after another, each so long after the one before."""
-    duplex: float
-    burst_duplex: float
-    burst_bytes: float
-    burst_ns_per_byte: float
-    slice_ns: float
-    tick_ns: float
-
-    def paced(self, in_flight: int) -> float:
-        """Nanoseconds for a byte with so many pieces in flight."""
-        if self.few_ns_per_byte <= self.ns_per_byte:
-            return self.ns_per_byte
-        full = min(1.0, max(0.0, 2 * in_flight / self.lanes - 1))
-        return 1 / (full / self.ns_per_byte + (1 - full) / self.few_ns_per_byte)
+from kvspill.storage.direction import Direction
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +50,8 @@ class DeviceModel:
     read_few_gib_per_sec: float = math.inf
     write_few_gib_per_sec: float = math.inf
     """With up to half of the lanes in flight the device is no faster; with more it comes up to its speed."""
+    drives: int = 1
+    """Devices that share what is in flight: each comes up to its speed with its own lanes."""
     read_duplex: float = 0.0
     write_duplex: float = 0.0
     """How far reads are spared by writes in flight, and writes by reads: 0 one budget for both, 1 one each;
@@ -114,8 +88,9 @@ class DeviceModel:
         word = verb.value
         known = {field.name.removeprefix(f"{word}_"): getattr(self, field.name) for field in fields(self)}
         ns_per_byte = _ns_per_byte(known["gib_per_sec"])
+        lanes = self.write_lanes if verb is Verb.WRITE and self.write_lanes else self.lanes
         return Direction(
-            self.write_lanes if verb is Verb.WRITE and self.write_lanes else self.lanes,
+            self.drives * lanes,
             ns_per_byte,
             max(ns_per_byte, _ns_per_byte(known["few_gib_per_sec"])),
             _ns_per_byte(known["alone_gib_per_sec"]),
@@ -147,14 +122,15 @@ def _ns_per_byte(gib_per_sec: float) -> float:
     return NS_PER_SEC / (gib_per_sec * GIB)
 
 
-_COUNTS = ("concurrency", "lanes", "write_lanes", "lanes_per_entry", "pieces_per_lane")
+_COUNTS = ("concurrency", "lanes", "write_lanes", "lanes_per_entry", "pieces_per_lane", "drives")
+_ENDINGS_OF_LANES = (
+    *("_open_us", "_open_apart_us", "_piece_us", "_alone_gib_per_sec", "_few_gib_per_sec", "_duplex"),
+    *("_burst_mib", "_burst_gib_per_sec", "_slice_ms", "_tick_ms"),
+)
 _OF_LANES = tuple(
     field.name
     for field in fields(DeviceModel)
-    if field.name.endswith(("_open_us", "_piece_us", "_alone_gib_per_sec", "_duplex", "_burst_mib"))
-    or field.name.endswith(("_open_apart_us", "_few_gib_per_sec", "_burst_gib_per_sec", "_slice_ms"))
-    or field.name in ("write_lanes", "lanes_per_entry", "pieces_per_lane", "piece_mib", "requests_per_sec")
-    or field.name == "slice_tick_ms"
+    if field.name.endswith(_ENDINGS_OF_LANES) or field.name in (*_COUNTS[2:], "piece_mib", "requests_per_sec")
 )
 """What only a device with lanes has."""
 _DUPLEX_MIN = -20
@@ -311,7 +287,8 @@ def side_by_side(model: DeviceModel, count: int) -> DeviceModel:
         for item in fields(model)
         if item.name.endswith(("gib_per_sec", "burst_mib")) and "alone" not in item.name
     }
-    counts = {name: getattr(model, name) * count for name in ("concurrency", "requests_per_sec")}
+    counted = ("concurrency", "requests_per_sec", *(["drives"] if model.lanes else []))
+    counts = {name: getattr(model, name) * count for name in counted}
     return replace(model, **together, **counts)
 
 
@@ -388,7 +365,7 @@ def _problem(name: str, value: Any) -> str | None:
         return "give a positive number"
     if name.endswith("_duplex"):
         return None if _DUPLEX_MIN <= value <= 1 else f"give a number from {_DUPLEX_MIN} to 1"
-    counts_from_1 = name in ("lanes_per_entry", "pieces_per_lane", "piece_mib")
+    counts_from_1 = name in ("lanes_per_entry", "pieces_per_lane", "piece_mib", "drives")
     if value < 0 or (value == 0 and (name.endswith("gib_per_sec") or counts_from_1)):
         return "give a positive number"
     most = _FIGURE_MAX.get(name, _FIGURE_MAX_ELSE)

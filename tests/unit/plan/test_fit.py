@@ -54,6 +54,21 @@ def test_the_fit_finds_the_speed_with_few_pieces_in_flight() -> None:
     assert math.isinf(found.write_few_gib_per_sec)
 
 
+def test_a_lone_piece_that_limits_few_of_them_is_no_slower_device() -> None:
+    model = DeviceModel(3.2, 3.2, lanes=32, read_alone_gib_per_sec=0.1)
+    found = fit(held(model), 32, 0, 4 * MIB).model
+    assert found.read_alone_gib_per_sec == pytest.approx(0.1, rel=0.02)
+    assert math.isinf(found.read_few_gib_per_sec)
+
+
+@pytest.mark.parametrize(("loads", "stores"), [(32, 8), (8, 32)])
+def test_few_writes_are_few_of_their_own_lanes(loads: int, stores: int) -> None:
+    model = DeviceModel(3.0, 3.0, lanes=loads, write_lanes=stores, write_few_gib_per_sec=1.5)
+    schedule = Schedule(loads, stores, 4 * MIB, lanes_per_entry=4, length=FULL)
+    points = replay(model, [*schedule.round(), *schedule.once(GIB, GIB)], schedule.stored())
+    assert fit(points, loads, stores, 4 * MIB).model.write_few_gib_per_sec == pytest.approx(1.5, rel=0.02)
+
+
 def test_the_fit_finds_how_many_entries_are_opened_in_a_time() -> None:
     model = DeviceModel(2.0, 1.0, lanes=32, read_open_us=150, write_open_us=300, write_open_apart_us=120)
     apart = fit(held(model), 32, 0, 4 * MIB).model

@@ -6,7 +6,7 @@ import math
 from collections import deque
 from collections.abc import Callable
 
-from kvspill.storage.profiles import Direction
+from kvspill.storage.direction import Direction
 
 
 class Throttle:

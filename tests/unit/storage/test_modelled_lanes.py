@@ -12,7 +12,7 @@ from kvspill.records import GIB, MIB, NS_PER_SEC, Completion, Verb
 from kvspill.storage.backends.modelled import ModelledBackend
 from kvspill.storage.base import ObjectRef, WriteItem
 from kvspill.storage.modelled.laned import LanedDevice
-from kvspill.storage.profiles import DeviceModel
+from kvspill.storage.profiles import DeviceModel, side_by_side
 from kvspill.world import World, run_virtual
 from unit.storage import piecewise
 from unit.storage.lane_loads import Asked, lanes, reads, seconds, served
@@ -58,10 +58,18 @@ def test_a_device_comes_up_to_its_speed_with_more_than_half_of_the_lanes() -> No
     assert seconds(full)[-1] == pytest.approx(4 / 1.0, rel=0.02)
 
 
-def test_pieces_of_the_other_direction_are_in_flight_too() -> None:
+@pytest.mark.parametrize(("later_ns", "ends"), [(0, 2.0), (NS_PER_SEC, 2.5)])
+def test_pieces_of_the_other_direction_are_in_flight_too(later_ns: int, ends: float) -> None:
     model = lanes(16, read_few_gib_per_sec=0.5, write_few_gib_per_sec=0.5, read_duplex=1, write_duplex=1)
-    asked = [(verb, GIB, 0) for verb in (Verb.READ, Verb.WRITE) for _ in range(2)]
-    assert seconds(served(model, asked))[-1] == pytest.approx(2.0, rel=0.02)
+    asked = [(Verb.READ, GIB, 0)] * 2 + [(Verb.WRITE, GIB, later_ns), (Verb.WRITE, GIB, 0)]
+    assert seconds(served(model, asked))[1] == pytest.approx(ends, rel=0.02)
+
+
+def test_drives_side_by_side_come_up_to_their_speed_with_a_share_of_the_lanes_each() -> None:
+    one = lanes(16, read_few_gib_per_sec=0.5)
+    two = side_by_side(one, 2)
+    assert seconds(served(one, reads(*[GIB] * 4)))[-1] == pytest.approx(4 / 1.0, rel=0.02)
+    assert seconds(served(two, reads(*[GIB] * 4)))[-1] == pytest.approx(4 / (2 * 0.5), rel=0.02)
 
 
 def test_entries_of_one_piece_take_one_lane_each() -> None:

@@ -3,9 +3,9 @@
 import math
 from collections import deque
 
+from kvspill.storage.direction import Direction
 from kvspill.storage.modelled.ring import Place, Ring
 from kvspill.storage.modelled.transfers import Transfer
-from kvspill.storage.profiles import Direction
 
 BYTES_ROUNDING = 1.0
 NS_ROUNDING = 1e-2
@@ -225,7 +225,7 @@ class Flow:
             self.turn_ns = self.leave_ns = math.inf
             self.due_ns = self.resume_ns
             return
-        in_flight = self.lanes + other.lanes
+        in_flight = self.lanes + (0 if other.stalled else other.lanes)
         shared_ns = self.drain_ns(in_flight) + (1 - self.spared(other)) * other.drain_ns(in_flight)
         alone_ns = speed.piece_ns + speed.alone_ns_per_byte * self.ring.nbytes / self.lanes
         self.ring.pace(max(shared_ns, 1e-3) / self.ring.nbytes, alone_ns)

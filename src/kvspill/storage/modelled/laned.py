@@ -190,7 +190,7 @@ class LanedDevice:
         for flow, other in ((self._reads, self._writes), (self._writes, self._reads)):
             if not flow.lanes:
                 flow.leave_ns = flow.due_ns = math.inf
-            elif flow.changed or (either and flow.speed.burst_duplex < 1):
+            elif flow.changed or (either and flow.speed.heeds_other):
                 flow.retime(self._at_ns, other)
             due_ns = min(due_ns, flow.due_ns)
         self._due_ns = due_ns
