@@ -231,18 +231,18 @@ def _answer(asked: "Asked", options: argparse.Namespace, argv: Sequence[str]) ->
     chosen = config.changed(cpu_mem_gb=found.chosen.choice.dram_gib)
     data = document(found, target_text(config), settings_text(chosen), argv)
     # Of plans without --output those of one name ask the same, and answer it alike.
-    files, problems = _keep(data, output, before if config.output else stamp_of(output), options)
+    own, files, problems = _keep(data, output, before if config.output else stamp_of(output), options)
     stays = journal.remove()
     if options.check and found.chosen.holds:
         data["check"], kept, lost = _checked(
             asked, found.chosen, options.check, check_seconds, output, progress
         )
-        place = Path(files[0]) if files else output
-        files, more = _keep(data, place, stamp_of(place), options)
+        place = own or output
+        own, files, more = _keep(data, place, stamp_of(place), options)
         files += kept
-        problems += [*more, *lost]
+        problems += [problem for problem in (*more, *lost) if problem not in problems]
     problems += [] if stays is None else [stays]
-    print_answer(problems, lambda: _print(data, options, files))
+    print_answer(problems, lambda: _print(data, options, [*([str(own)] if own else []), *files]))
     if data["check"] is not None and not data["check"]["kept"]:
         return NOT_HELD
     if found.holds is None:
@@ -296,8 +296,8 @@ def _default_output(asked: "Asked") -> Path:
 
 def _keep(
     data: Mapping[str, Any], output: Path, before: "Stamp | None", options: argparse.Namespace
-) -> tuple[list[str], list[str]]:
-    """Write the plan and its page; returns the files, and what went wrong."""
+) -> tuple[Path | None, list[str], list[str]]:
+    """Write the plan and its page; returns where the plan is, the other files, and what went wrong."""
     from kvspill.spare import write_all_or_spare
     from kvspill.turns import keep_in_turn
 
@@ -309,8 +309,7 @@ def _keep(
 
         texts[Path(options.page)] = page_of(data, tables_of(data))
     files, problems = write_all_or_spare(texts)
-    kept = [str(file) for file in (own, *files) if file is not None]
-    return kept, [*([] if problem is None else [problem]), *problems]
+    return own, [str(file) for file in files], [*([] if problem is None else [problem]), *problems]
 
 
 def _print(data: Mapping[str, Any], options: argparse.Namespace, files: Sequence[str]) -> None:

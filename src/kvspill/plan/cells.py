@@ -214,21 +214,25 @@ class Bench:
     async def _writes(self, cell: Cell, point: Point, course: _Course) -> None:
         before: ObjectRef | None = None
         removing = self._remove(point, None)
-        while course.may_write(cell.nbytes, self._world.now_ns()):
-            self._number += 1
-            self.written_bytes += cell.nbytes
-            ref = ObjectRef(f"written{self._number}", 1, cell.nbytes)
-            point.writes.completions += _check(await self._backend.write([WriteItem(ref)]))
-            await removing
-            removing = self._remove(point, before)
-            if not cell.removes_beside:
+        try:
+            while course.may_write(cell.nbytes, self._world.now_ns()):
+                self._number += 1
+                self.written_bytes += cell.nbytes
+                ref = ObjectRef(f"written{self._number}", 1, cell.nbytes)
+                point.writes.completions += _check(await self._backend.write([WriteItem(ref)]))
                 await removing
-            before = ref
-            if cell.once:
-                break
-            await self._pause(cell)
-        await removing
-        await self._remove(point, before)
+                removing = self._remove(point, before)
+                if not cell.removes_beside:
+                    await removing
+                before = ref
+                if cell.once:
+                    break
+                await self._pause(cell)
+            await removing
+            await self._remove(point, before)
+        finally:
+            # Where a write failed, nobody else hears how the delete beside it ended.
+            await asyncio.gather(removing, return_exceptions=True)
 
     def _remove(self, point: Point, ref: ObjectRef | None) -> "asyncio.Task[None]":
         return asyncio.get_running_loop().create_task(self._delete(point, ref))

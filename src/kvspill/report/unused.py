@@ -10,7 +10,10 @@ _IN_FRONT = {"gpu": ("GPU memory", "--gpu-mem-gb"), "cpu": ("DRAM", "--cpu-mem-g
 def unused_storage(result: Result) -> str:
     """That nothing here is of the storage, and what measures it; empty where something moved there."""
     tiers = {tier.tier: tier for tier in result.tiers}
-    if "storage" not in tiers or not result.requests_completed or _operations(result, "storage"):
+    if "storage" not in tiers or not result.requests_completed:
+        return ""
+    if tiers["storage"].peak_bytes or _operations(result, "storage"):
+        # What was stored before the window did not fit in front of it either.
         return ""
     used = [tier for tier in _IN_FRONT if tier in tiers and _operations(result, tier)]
     if not used:

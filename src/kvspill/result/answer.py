@@ -91,14 +91,18 @@ def answer(result: Result) -> Answer:
 
 
 def is_cut_short(result: Result) -> bool:
-    """Whether a run ended so early that nothing can be advised by what it saw."""
-    return result.incomplete and not result.faulty and result.requests_completed < MIN_COMPLETIONS
+    """Whether a run was ended so early that nothing can be advised by what it saw."""
+    few = result.requests_completed < MIN_COMPLETIONS
+    return result.interrupted is not None and not result.faulty and few
 
 
 def _none_late(result: Result) -> bool:
     """Whether every request of a run that latency targets judge was within them, as far as is known."""
     health, classes = result.summary.storage_health, result.summary.qos_metrics.values()
     codes = {item.code for item in result.warnings}
+    if result.trials is not None and result.trials.count > 1:
+        # The classes are those of one of the trials.
+        return False
     if result.autoscaling_stats or codes & {OVERLOAD.code, STORAGE_STALLED.code, STALLED.code}:
         return False
     if health is not None and health.performance_profile == "throughput":

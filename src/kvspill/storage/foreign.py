@@ -115,7 +115,7 @@ class ForeignBackend(Backend):
             return self._failure(verb, began_ns, BAD_ANSWER, f"{_kind_of(answer)} for a Completion")
         try:
             wrong = _wrong(answer, began_ns, now_ns) or self._moved_too_much(ref, answer)
-        except (TypeError, ValueError) as error:
+        except (KvspillError, TypeError, ValueError) as error:
             wrong = _said(error)
         return answer if wrong is None else self._failure(verb, began_ns, BAD_ANSWER, wrong)
 

@@ -18,13 +18,13 @@ SAID = (
 )
 
 
-def in_dram(*, storage: bool = True) -> Result:
-    """Sixty requests that DRAM served alone."""
+def in_dram(*, storage: bool = True, stored_bytes: int = 0) -> Result:
+    """Sixty requests that DRAM served alone, with so much stored before the window."""
     recorder = empty_recorder()
     for number in range(60):
         recorder.request(request(12 + number / 10, intended=11.99 + number / 10, qos=QoS.BATCH))
     recorder.op(op(12, started=11, tier=Tier.CPU, verb=Verb.WRITE, purpose=Purpose.PREFILL, **entry(2)))
-    run = facts(tiers=(tier(Tier.CPU), *([tier(Tier.STORAGE)] if storage else [])))
+    run = facts(tiers=(tier(Tier.CPU), *([tier(Tier.STORAGE, peak_bytes=stored_bytes)] if storage else [])))
     return built(recorder, run, Config(cache_dir=("/mnt/nvme",)))
 
 
@@ -45,6 +45,10 @@ def test_a_drive_that_was_not_used_is_said_to_be_so_below_the_verdict() -> None:
     assert "/mnt/nvme" in used[1]
     alone = shown(in_dram(storage=False))
     assert not [line for line in alone if "fitted" in line], "no storage was asked for"
+
+
+def test_storage_that_was_filled_before_the_window_did_not_fit_in_memory() -> None:
+    assert not [line for line in shown(in_dram(stored_bytes=1 << 30)) if "fitted" in line]
 
 
 def test_a_question_with_dram_in_front_says_it_first() -> None:

@@ -12,7 +12,7 @@ from kvspill.report.console import render_summary
 from kvspill.result.answer import Status, answer
 from kvspill.result.bottleneck import Binds
 from kvspill.result.classes import reason_of
-from kvspill.result.schema import Result
+from kvspill.result.schema import Result, Trials
 from kvspill.result.warnings.certainty import AUTOSCALING_INCONCLUSIVE
 from kvspill.result.warnings.devices import MEMORY_DIRECTORY
 from kvspill.result.warnings.loads import OVERLOAD
@@ -278,3 +278,22 @@ def test_where_no_request_was_late_nothing_needs_help(late: int, needs: bool) ->
     found = answer(built(recorder, config=Config(num_users=20, arrival="closed")))
     assert found.status is Status.UNDECIDED
     assert (found.helps != "Nothing needs help: no request was late.") is needs
+
+
+def test_of_several_trials_nobody_says_that_nothing_needs_help() -> None:
+    """The classes shown are those of one trial; the others may have been late."""
+    recorder = empty_recorder()
+    for _ in range(60):
+        recorder.request(request(15, intended=14.99))
+    one = built(recorder, config=Config(num_users=60, arrival="closed"))
+    assert answer(one).helps == "Nothing needs help: no request was late."
+    several = one.model_copy(update={"trials": Trials(count=3, complete=3)})
+    assert answer(several).helps != "Nothing needs help: no request was late."
+
+
+def test_only_who_ended_a_run_is_told_to_let_it_run() -> None:
+    few = built(filled_recorder())
+    stopped = few.model_copy(update={"incomplete": True, "interrupted": "stopped by SIGINT"})
+    assert answer(stopped).helps == "Let it run to its end."
+    failed = few.model_copy(update={"incomplete": True, "interrupted": None})
+    assert answer(failed).helps != "Let it run to its end."
