@@ -196,4 +196,6 @@ def test_the_result_of_a_run_counts_openings_and_warns_of_them(tmp_path: Path, l
     assert tier["counters"]["pages_left"] == 0
     if tier["counters"]["pages_dropped"]:
         texts = [warning["message"] for warning in finished.result["warnings"]]
-        assert any(f"{opened['buffered']:,} opening" in text for text in texts)
+        assert any(
+            f"({opened['buffered']:,} file" in text and "opened without O_DIRECT" in text for text in texts
+        )
