@@ -20,9 +20,10 @@ def unused_storage(result: Result) -> str:
         return ""
     names, flags = zip(*(_IN_FRONT[tier] for tier in used), strict=True)
     most = volume(sum(tiers[tier].peak_bytes for tier in used))
+    less = listed([f"{flag} 0" for flag in flags])
     return (
-        f"Everything fitted in {listed(names)} ({most} at most): the storage was not used, and nothing here "
-        f"is of it. Give {listed([f'{flag} 0' for flag in flags])}, or less than that, to measure it."
+        f"Everything fitted in {listed(names)} ({most} at most): the storage was not used, and no figure "
+        f"here describes it. Give {less}, or less than that, to measure it."
     )
 
 

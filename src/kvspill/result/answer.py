@@ -78,7 +78,7 @@ def answer(result: Result) -> Answer:
     if is_cut_short(result):
         helps = "Let it run to its end."
     elif status in (Status.YES, Status.UNDECIDED) and _none_late(result):
-        helps = "Nothing needs help: no request was late."
+        helps = "Nothing; no request was late."
     return Answer(
         status=status,
         verdict=verdict,

@@ -13,8 +13,8 @@ from unit.measure.rows import op, request
 from unit.result.sample import built, empty_recorder, entry, facts, tier
 
 SAID = (
-    "Everything fitted in DRAM (3.00 GiB at most): the storage was not used, and nothing here is of it. "
-    "Give --cpu-mem-gb 0, or less than that, to measure it."
+    "Everything fitted in DRAM (3.00 GiB at most): the storage was not used, and no figure here describes "
+    "it. Give --cpu-mem-gb 0, or less than that, to measure it."
 )
 
 

@@ -277,7 +277,7 @@ def test_where_no_request_was_late_nothing_needs_help(late: int, needs: bool) ->
         recorder.request(request(15, intended=13.0 if number < late else 14.99))
     found = answer(built(recorder, config=Config(num_users=20, arrival="closed")))
     assert found.status is Status.UNDECIDED
-    assert (found.helps != "Nothing needs help: no request was late.") is needs
+    assert (found.helps != "Nothing; no request was late.") is needs
 
 
 def test_of_several_trials_nobody_says_that_nothing_needs_help() -> None:
@@ -286,9 +286,9 @@ def test_of_several_trials_nobody_says_that_nothing_needs_help() -> None:
     for _ in range(60):
         recorder.request(request(15, intended=14.99))
     one = built(recorder, config=Config(num_users=60, arrival="closed"))
-    assert answer(one).helps == "Nothing needs help: no request was late."
+    assert answer(one).helps == "Nothing; no request was late."
     several = one.model_copy(update={"trials": Trials(count=3, complete=3)})
-    assert answer(several).helps != "Nothing needs help: no request was late."
+    assert answer(several).helps != "Nothing; no request was late."
 
 
 def test_only_who_ended_a_run_is_told_to_let_it_run() -> None:
