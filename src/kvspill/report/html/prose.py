@@ -18,6 +18,7 @@ from kvspill.report.numbers import UNMEASURED, limit, volume, yes_no
 from kvspill.report.numbers import counted as amount
 from kvspill.report.numbers import figure as number
 from kvspill.report.settings import flatten
+from kvspill.result.answer import in_memory
 from kvspill.result.schema import Result
 from kvspill.result.schema_base import Statistics
 from kvspill.texts import counted, duration, listed, significant, speed_text
@@ -140,21 +141,28 @@ def page_title(results: Sequence[Labelled]) -> str:
     models = list(dict.fromkeys(_model(item.result) for item in results))
     # Rows of a suite without storage say nothing of the drive that the others have.
     stored = [item for item in results if item.result.tier("storage")]
-    used = {drive(item.result): _is_modelled(item.result) for item in stored or results}
+    used = {drive(item.result): _kind(item.result) for item in stored or results}
     drives = list(used)
     what = " and ".join(models) if len(models) <= _NAMED_MODELS else f"{len(models)} models"
     if len(drives) == 1:
         return f"{what} on {drives[0]}: {len(results)} results"
     if len(drives) == 2:
         return f"{what} on {' and '.join(drives)}"
-    modelled = sum(used.values())
-    kinds = ((len(drives) - modelled, "drive"), (modelled, "simulated device"))
-    return f"{what} on {' and '.join(counted(number, kind) for number, kind in kinds if number)}"
+    kinds = list(used.values())
+    numbers = [counted(kinds.count(kind), *kind) for kind in (_DRIVE, _MEMORY, _MODEL) if kind in kinds]
+    return f"{what} on {listed(numbers)}"
 
 
-def _is_modelled(result: Result) -> bool:
-    """Whether no drive was measured, but a model of one."""
-    return result.simulated or modelled(result, "storage")
+_DRIVE = ("drive",)
+_MEMORY = ("directory in memory", "directories in memory")
+_MODEL = ("simulated device",)
+
+
+def _kind(result: Result) -> tuple[str, ...]:
+    """What the storage tier was, in the singular and, where it is irregular, in the plural."""
+    if result.simulated or modelled(result, "storage"):
+        return _MODEL
+    return _MEMORY if in_memory(result) else _DRIVE
 
 
 def _title(item: Labelled) -> str:

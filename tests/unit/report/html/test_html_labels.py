@@ -56,6 +56,14 @@ def test_a_simulated_device_is_not_counted_as_a_drive() -> None:
     assert page_title(labelled([(f"{n}", item) for n, item in enumerate(drives)])).endswith(" on 3 drives")
 
 
+def test_a_directory_in_memory_is_not_counted_as_a_drive() -> None:
+    memory = on_drive("tmpfs").model_copy(update={"warnings": [noted("memory_directory", "m.", "r.")]})
+    results = [on_drive("nvme0n1"), on_drive("nvme1n1"), memory]
+    assert page_title(labelled([(f"{n}", item) for n, item in enumerate(results)])).endswith(
+        " on 2 drives and 1 directory in memory"
+    )
+
+
 def test_figures_of_another_load_than_the_one_asked_about_say_so() -> None:
     step = {"mode": "slo", "users": 4, "reason": "Largest load", "concluded": True, "target_met": True}
     found = sample.built(autoscaling=[step])
