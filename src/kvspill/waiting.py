@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from typing import Final, TypeVar
 
+from kvspill.threads import Daemon
+
 T = TypeVar("T")
 
 _HURRIED_SECONDS: Final = 2.0
@@ -44,7 +46,7 @@ def within(seconds: float, work: Callable[[], T]) -> T:
         over.set()
 
     try:
-        threading.Thread(target=attempt, name="kvspill-within", daemon=True).start()
+        Daemon(attempt, "kvspill-within").start()
     except RuntimeError:
         # No further thread is to be had.
         return work()

@@ -89,12 +89,32 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 def run_real(main: Callable[[World], Coroutine[Any, Any, T]], seed: int) -> T:
     """Run main under the real clock."""
-    with asyncio.Runner() as runner:
-        return runner.run(main(World(seed)))
+    return _run(asyncio.Runner(), main, World(seed))
 
 
 def run_virtual(main: Callable[[World], Coroutine[Any, Any, T]], seed: int) -> T:
     """Run main in virtual time: as fast as the machine computes, the same every time."""
     loop = VirtualLoop()
-    with asyncio.Runner(loop_factory=lambda: loop) as runner:
-        return runner.run(main(World(seed, loop.now_ns, virtual=True)))
+    return _run(asyncio.Runner(loop_factory=lambda: loop), main, World(seed, loop.now_ns, virtual=True))
+
+
+def _run(runner: asyncio.Runner, main: Callable[[World], Coroutine[Any, Any, T]], world: World) -> T:
+    """A callback without memory has woken nobody: main, which may wait for it, ends with a MemoryError."""
+    starved = False
+
+    def heed(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        nonlocal starved
+        if isinstance(context.get("exception"), MemoryError):
+            starved = True
+            loop.stop()
+        else:
+            loop.default_exception_handler(context)
+
+    try:
+        with runner:
+            runner.get_loop().set_exception_handler(heed)
+            return runner.run(main(world))
+    except RuntimeError:
+        if starved:
+            raise MemoryError from None
+        raise

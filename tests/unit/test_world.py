@@ -44,6 +44,26 @@ def test_waiting_for_what_never_comes_is_an_exception() -> None:
         run_virtual(main, seed=1)
 
 
+@pytest.mark.parametrize("run", [run_real, run_virtual])
+def test_a_callback_without_memory_ends_what_may_wait_for_it(run: Any) -> None:
+    ended = []
+
+    def starve() -> None:
+        raise MemoryError
+
+    async def main(_world: World) -> None:
+        asyncio.get_running_loop().call_soon(starve)
+        try:
+            # Somebody else's timer, so that virtual time is no deadlock.
+            await asyncio.sleep(5)
+        finally:
+            ended.append("in order")
+
+    with pytest.raises(MemoryError):
+        run(main, seed=1)
+    assert ended == ["in order"]
+
+
 def test_threads_are_refused_in_virtual_time() -> None:
     """E8: an executor call raises."""
 

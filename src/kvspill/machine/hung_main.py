@@ -4,12 +4,13 @@ import contextlib
 import os
 import select
 import signal
-import threading
 import time
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from kvspill.errors import INTERRUPTED, SIGNALS
+from kvspill.threads import Daemon
 
 _UNHEARD_SECONDS_MAX: Final = 2.3
 """A command ends within 3 s of the first signal."""
@@ -37,7 +38,7 @@ def end_unheard() -> None:
         _arrivals, into = os.pipe()
         for fd in (_arrivals, into):
             os.set_blocking(fd, False)
-        threading.Thread(target=_watch, args=(_arrivals,), name="kvspill-unheard", daemon=True).start()
+        Daemon(partial(_watch, _arrivals), "kvspill-unheard").start()
         signal.set_wakeup_fd(into, warn_on_full_buffer=False)
         os.register_at_fork(after_in_child=_forget)
 

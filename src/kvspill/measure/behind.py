@@ -1,11 +1,11 @@
 """Rows of a log are written behind the run's back: a thread encodes and writes, memory stays bounded."""
 
 import queue
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
+from kvspill.threads import Daemon
 from kvspill.waiting import wait_for
 
 _ROWS_PER_GROUP = 20_000
@@ -45,7 +45,7 @@ class Behind:
         self._groups: queue.Queue[tuple[Table, list[tuple[Any, ...]]] | None]
         self._groups = queue.Queue(_GROUPS_WAITING_MAX)
         self._written = 0
-        self._writer = threading.Thread(target=self._write, name="kvspill-log", daemon=True)
+        self._writer = Daemon(self._write, "kvspill-log")
         try:
             self._writer.start()
         except RuntimeError as error:

@@ -2,13 +2,13 @@
 
 import asyncio
 import contextlib
-import threading
 from typing import Any
 
 from kvspill.machine.probes import Probe, Snapshot
 from kvspill.measure.histograms import Histogram
 from kvspill.records import NS_PER_SEC
 from kvspill.storage.neighbours import Traffic
+from kvspill.threads import Daemon
 from kvspill.world import World
 
 LAG_INTERVAL_NS = 20_000_000
@@ -47,7 +47,7 @@ class WindowWatch:
         self._window_start_ns = window_start_ns
         self._lag = LoopLag(world)
         self._traffic = Traffic(probe.directories)
-        self._looking: threading.Thread | None = None
+        self._looking: Daemon | None = None
         self._before: Snapshot | None = None
 
     async def run(self) -> None:
@@ -66,7 +66,7 @@ class WindowWatch:
         if self._looking is not None:
             self._looking.join(wait_seconds)
         if self._looking is None or not self._looking.is_alive():
-            looking = threading.Thread(target=self._traffic.look, name="kvspill-look", daemon=True)
+            looking = Daemon(self._traffic.look, "kvspill-look")
             # Where no further thread is to be had, the looks before must do.
             with contextlib.suppress(RuntimeError):
                 looking.start()

@@ -84,8 +84,9 @@ async def close_all(backends: list[Backend], progress: Progress) -> list[Caution
 async def _close(backend: Backend) -> None:
     try:
         await backend.close()
-    except (OSError, KvspillError, MemoryError):
+    except (OSError, KvspillError, MemoryError, SystemError):
         # Without descriptors, threads or memory to spare it is done here; nobody waits for the loop now.
+        # A lack of memory may also end in an error of the interpreter itself.
         backend.close_now()
 
 

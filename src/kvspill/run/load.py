@@ -2,7 +2,7 @@
 
 import asyncio
 import gc
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -174,7 +174,7 @@ class Load:
     async def _drive(
         self, engine: Engine, cache: Cache, stages: Stages, policy: Policy, health: Health
     ) -> int:
-        """Run the load with the policy beside it; an error of either ends both. Returns when it ended."""
+        """Run the load with the policy and the watch beside it; an error of one ends all. Returns when."""
         ended_ns = 0
 
         def end() -> None:
@@ -188,14 +188,15 @@ class Load:
             self.ranks.order("finish")
             engine.finish()
 
-        async def hold() -> None:
+        async def hold(work: Coroutine[Any, Any, None]) -> None:
             try:
-                await policy.run(finish)
+                await work
             except BaseException:
                 engine.finish()
                 raise
 
-        holding = asyncio.ensure_future(hold())
+        works = (policy.run(finish), health.watch(engine.interrupt))
+        held = [asyncio.ensure_future(hold(work)) for work in works]
         start_ns = self.world.now_ns()
 
         def own() -> LoadStatus:
@@ -207,7 +208,7 @@ class Load:
             return whole(own(), self.ranks.statuses(), each_whole=self.config.per_rank)
 
         shown = self.progress.watch(self.world, see, stages, policy)
-        beside = [asyncio.ensure_future(work) for work in (shown, health.watch(engine.interrupt))]
+        beside = [asyncio.ensure_future(shown)]
         if self.progress.live is not None:
             seen = self.progress.live.watch(self.world, self.config, engine, stages, cache, policy)
             beside.append(asyncio.ensure_future(seen))
@@ -221,10 +222,11 @@ class Load:
         try:
             await engine.run(end)
         finally:
-            for task in (*beside, holding):
+            for task in (*beside, *held):
                 task.cancel()
-        if holding.done() and not holding.cancelled():
-            holding.result()
+        for task in held:
+            if task.done() and not task.cancelled():
+                task.result()
         return ended_ns
 
     def _facts(self, stage: Stage, engine: Engine, workload: Workload, accountant: Accountant) -> RunFacts:

@@ -5,11 +5,13 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from kvspill.machine.gpu import DeviceError
 from kvspill.records import Completion
 from kvspill.storage.buffers import map_memory
 from kvspill.storage.fastio import Span, check_piece
 from kvspill.storage.pieces import done_pieces
 from kvspill.storage.stamps import BLOCK_BYTES, Bytes, Verify
+from kvspill.threads import Daemon
 
 if TYPE_CHECKING:
     from kvspill.storage.lanes import Batch
@@ -28,7 +30,7 @@ class Worker:
         self.busy_since_ns = 0
         self.moving: Job | None = None
         """The job whose pieces the thread is moving now; the job knows since when."""
-        self.thread: threading.Thread | None = None
+        self.thread: Daemon | None = None
 
     def memory(self, nbytes: int) -> Bytes:
         """The thread's landing buffer, made when first needed."""
@@ -94,6 +96,17 @@ class Job:
         with self.lock:
             if self.error is None:
                 self.error, self.detail = error, detail
+
+    def fail_by(self, error: BaseException) -> None:
+        """Fail by what was raised, whatever that is."""
+        if isinstance(error, OSError):
+            self.fail_os(error)
+        elif isinstance(error, DeviceError):
+            self.fail(error.kind, str(error))
+        elif isinstance(error, MemoryError):
+            self.fail(errno_name(errno.ENOMEM))
+        else:
+            self.fail("internal", repr(error))
 
     def fail_os(self, error: OSError) -> None:
         self.fail(errno_name(error.errno or errno.EIO), str(error))

@@ -3,20 +3,23 @@
 import _thread
 import asyncio
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import pairwise
 from queue import SimpleQueue
 from typing import TypeVar
 
 from kvspill.errors import NO_THREAD_REMEDY, KvspillError
-from kvspill.machine.gpu import DeviceError
 from kvspill.records import Completion
 from kvspill.storage.jobs import Job, Worker
+from kvspill.threads import Daemon
 
 T = TypeVar("T")
 ClockNs = Callable[[], int]
 _BEGIN_SECONDS_MAX = 2.0
+_STARVED_SECONDS = 0.02
 
 
 class Batch:
@@ -47,6 +50,7 @@ class Lanes:
         self._finished: list[Batch] = []
         self._posted = False
         self._stopping = False
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     async def carry(self, jobs: Sequence[Job], taken_up: str = "piece") -> list[Completion]:
         """Have the jobs done and return their completions, in order. Who stops waiting stops the jobs."""
@@ -68,6 +72,7 @@ class Lanes:
         if self._stopping or not jobs:
             future.set_result([Completion(now_ns, now_ns, now_ns, 0, error="cancelled") for _ in jobs])
             return future
+        self._loop = future.get_loop()
         self.start()
         batch = Batch(jobs, future)
         with self._lock:
@@ -98,9 +103,8 @@ class Lanes:
             return
         for index in range(self._count):
             worker = Worker()
-            worker.thread = threading.Thread(
-                target=self._work, args=(worker,), name=f"{self._name}-{index}", daemon=True
-            )
+            work = partial(or_starve, partial(self._work, worker), lambda: self._loop)
+            worker.thread = Daemon(work, f"{self._name}-{index}")
             start_thread(worker.thread)
             self._workers.append(worker)
 
@@ -165,13 +169,9 @@ class Lanes:
             if job.error is None:
                 worker.moving = job
                 job.move(worker)
-        except OSError as error:
-            job.fail_os(error)
-        except DeviceError as error:
-            job.fail(error.kind, str(error))
         except BaseException as error:
             # A defect, or a panic of a client, must surface as a failed operation, not as a thread that died.
-            job.fail("internal", repr(error))
+            job.fail_by(error)
         if worker.moving is not None:
             worker.moving, worker.busy_since_ns = None, self._clock_ns()
         with job.lock:
@@ -197,10 +197,8 @@ class Lanes:
     def _end(self, job: Job, finished_ns: int | None = None) -> None:
         try:
             job.end()
-        except OSError as error:
-            job.fail_os(error)
         except BaseException as error:
-            job.fail("internal", repr(error))
+            job.fail_by(error)
         job.answer = job.complete(self._clock_ns() if finished_ns is None else finished_ns)
         # Without a cycle what has ended is gone at once, and its memory is used again while it is hot.
         batch, job.batch = job.batch, None
@@ -226,14 +224,33 @@ class Lanes:
 
 
 def post(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
-    """Run callback on the loop, unless the loop has ended and nobody is left to tell."""
-    if loop.is_closed():
-        return
+    """Run callback on the loop, unless the loop has ended and nobody is left to tell.
+
+    Without memory that is tried until there is some, and may be done twice.
+    """
+    while not loop.is_closed():
+        try:
+            loop.call_soon_threadsafe(callback)
+            return
+        except MemoryError:
+            time.sleep(_STARVED_SECONDS)
+        except RuntimeError:
+            if not loop.is_closed():
+                raise
+
+
+def or_starve(work: Callable[[], object], loop: Callable[[], asyncio.AbstractEventLoop | None]) -> None:
+    """Do a thread's work. Where it dies of a lack of memory somebody waits in vain: the loop is ended."""
     try:
-        loop.call_soon_threadsafe(callback)
-    except RuntimeError:
-        if not loop.is_closed():
-            raise
+        work()
+    except MemoryError:
+        told = loop()
+        if told is not None:
+            post(told, _starve)
+
+
+def _starve() -> None:
+    raise MemoryError
 
 
 async def on_thread(name: str, function: Callable[[], T]) -> T:
@@ -264,8 +281,8 @@ async def on_thread(name: str, function: Callable[[], T]) -> T:
             post(loop, lambda: settle(result, None))
 
     try:
-        # Not by threading, which waits for ever for a thread that dies of lack of memory before it begins.
-        _thread.start_new_thread(work, ())
+        # Not as a Daemon, whose start would hold up the loop.
+        _thread.start_new_thread(or_starve, (work, lambda: loop))
     except RuntimeError as error:
         raise _no_thread(name, error) from error
     # Where it has not begun after a while it never will: then the work is done here.
@@ -288,7 +305,7 @@ class NoThreadError(KvspillError):
     """The limits of memory or processes are reached."""
 
 
-def start_thread(thread: threading.Thread) -> None:
+def start_thread(thread: Daemon) -> None:
     """Start a thread, or say what is in short supply."""
     try:
         thread.start()

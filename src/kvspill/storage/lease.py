@@ -10,6 +10,7 @@ from typing import Final
 
 from kvspill.machine.kernel import Kernel, boot_id, process_exists
 from kvspill.storage.lanes import start_thread
+from kvspill.threads import Daemon
 
 RENEW_SECONDS: Final = 30.0
 LEASE_SECONDS: Final = 120.0
@@ -67,7 +68,7 @@ class Renewal:
         self._over = threading.Event()
         self.failed = 0
         """Renewals that failed; the next one is tried in its time."""
-        self._thread = threading.Thread(target=self._work, name="kvspill-lease", daemon=True)
+        self._thread = Daemon(self._work, "kvspill-lease")
 
     def start(self) -> None:
         start_thread(self._thread)

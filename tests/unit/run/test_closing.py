@@ -50,6 +50,23 @@ def test_nobody_waits_longer_than_asked(takes: int, patience: float | None, ends
     assert run_virtual(main, seed=1) == ends * NS_PER_SEC
 
 
+class Starved(SlowToClose):
+    async def close(self) -> None:
+        raise SystemError("error return without exception set")
+
+    def close_now(self) -> None:
+        self.closed = True
+
+
+def test_what_the_interpreter_cannot_await_without_memory_is_closed_nevertheless() -> None:
+    async def main(world: World) -> None:
+        backend = Starved(world, 0)
+        assert await close_within(2.0, [backend], [], Progress(quiet=True)) == []
+        assert backend.closed
+
+    run_virtual(main, seed=1)
+
+
 class NeverClosed(SlowToClose):
     """A store whose answers its client cannot make sense of, or a plug-in with a defect."""
 

@@ -12,6 +12,7 @@ from kvspill.config import Config
 from kvspill.records import UNLIMITED_BYTES, Eviction, Tier
 from kvspill.run import load as load_module
 from kvspill.run.build import build_cache, build_engine, build_workload
+from kvspill.run.health import Health
 from kvspill.run.load import Load
 from kvspill.run.plan import Plan
 from kvspill.run.progress import Progress
@@ -131,3 +132,15 @@ def test_what_closing_does_is_in_no_result(monkeypatch: pytest.MonkeyPatch) -> N
     at_ns = stages.answer.recorder.window_end_ns
     stages.observer.eviction(Eviction(at_ns, Tier.STORAGE, None, 1))
     assert stages.answer.recorder.evictions.total() == counted
+
+
+def test_a_watch_over_a_load_that_fails_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the watch nobody would see a device that hangs."""
+
+    async def fail(*_: Any) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(Health, "watch", fail)
+    config = Config(num_users=1, duration=60.0, cpu_mem_gb=0, quiet=True)
+    with pytest.raises(MemoryError):
+        run_trial(Plan(config, True, UNLIMITED_BYTES), Progress(True))

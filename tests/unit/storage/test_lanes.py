@@ -6,12 +6,14 @@ import threading
 import time
 from collections.abc import Iterator
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
-from kvspill.records import NS_PER_SEC
+from kvspill.records import NS_PER_SEC, Completion
 from kvspill.storage.jobs import Job, Worker
 from kvspill.storage.lanes import Batch, Lanes, on_thread
+from kvspill.world import World, run_real
 
 pytestmark = pytest.mark.real
 
@@ -315,3 +317,49 @@ def test_a_panic_on_a_thread_of_its_own_reaches_who_waits() -> None:
 
     with pytest.raises(RuntimeError, match="unwrap"):
         asyncio.run(main())
+
+
+def test_a_job_without_memory_fails_as_the_kernel_has_it(lanes: Lanes) -> None:
+    job = Note("a", [])
+    job.raises = MemoryError()
+
+    async def main() -> str | None:
+        (done,) = await lanes.submit([job])
+        return done.error
+
+    assert asyncio.run(main()) == "ENOMEM"
+
+
+def test_a_thread_that_dies_of_a_lack_of_memory_keeps_nobody_waiting(lanes: Lanes) -> None:
+    class Unanswered(Note):
+        __slots__ = ()
+
+        def complete(self, finished_ns: int) -> Completion:  # noqa: ARG002 - the job interface
+            raise MemoryError
+
+    async def main(_world: World) -> None:
+        await asyncio.wait_for(lanes.submit([Unanswered("a", [])]), 10)
+
+    with pytest.raises(MemoryError):
+        run_real(main, seed=1)
+
+
+def test_what_a_thread_has_to_tell_the_loop_is_told_once_there_is_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    refusals = [MemoryError(), MemoryError()]
+
+    async def main() -> int:
+        loop = asyncio.get_running_loop()
+        tell = loop.call_soon_threadsafe
+
+        def starved(*given: Any) -> Any:
+            if refusals:
+                raise refusals.pop()
+            return tell(*given)
+
+        monkeypatch.setattr(loop, "call_soon_threadsafe", starved)
+        return await asyncio.wait_for(on_thread("test", threading.get_ident), 10)
+
+    assert asyncio.run(main()) != threading.get_ident()
+    assert refusals == []

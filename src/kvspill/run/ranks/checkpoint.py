@@ -2,8 +2,8 @@
 
 import contextlib
 import socket
-import threading
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 from kvspill.config import Config
@@ -16,6 +16,7 @@ from kvspill.run.stages import Stages
 from kvspill.run.whole import whole_result
 from kvspill.serving.engine import Engine
 from kvspill.serving.servers import servers_for
+from kvspill.threads import Daemon
 from kvspill.world import World
 
 UNDER_WAY = "it was still under way when this was written"
@@ -59,12 +60,12 @@ class Keeper:
         self._config = config
         self._size = size
         self._path = path
-        self._thread: threading.Thread | None = None
+        self._thread: Daemon | None = None
 
     def keep(self, packed: Mapping[int, bytes]) -> None:
         """Write what these ranks measured so far, unless the last time is not over yet."""
         if self._thread is None or not self._thread.is_alive():
-            thread = threading.Thread(target=self._write, args=(dict(packed),), daemon=True)
+            thread = Daemon(partial(self._write, dict(packed)), "kvspill-checkpoint")
             # Where no further thread is to be had, the last checkpoint stands.
             with contextlib.suppress(RuntimeError):
                 thread.start()

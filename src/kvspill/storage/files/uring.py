@@ -1,24 +1,24 @@
 """The io_uring engine: one thread keeps the pieces of many entries in flight, a few others open and close."""
 
 import errno
-import threading
 import time
 from collections import deque
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from kvspill.machine.gpu import DeviceError
 from kvspill.storage.base import Landing
 from kvspill.storage.buffers import DataPlane, map_memory
 from kvspill.storage.fastio import BUSY_MAX, Status, rest_of
 from kvspill.storage.files.jobs import FileJob, ReadJob, WriteJob
 from kvspill.storage.files.ring import Ring
 from kvspill.storage.jobs import LANES_PER_ENTRY, Job, Worker
-from kvspill.storage.lanes import ClockNs, Lanes, start_thread
+from kvspill.storage.lanes import ClockNs, Lanes, or_starve, start_thread
 from kvspill.storage.mover import Mover
 from kvspill.storage.stamps import BLOCK_BYTES, Bytes, Verify, block_padded, stamp
+from kvspill.threads import Daemon
 
 _HELPERS_MAX = 8
 _SPARE_LANDINGS = LANES_PER_ENTRY
@@ -69,7 +69,7 @@ class RingLanes(Lanes):
         self._depth = depth
         self._plane = plane
         self._ring = Ring(depth)
-        self._thread = threading.Thread(target=self._run, name=f"{name}-ring", daemon=True)
+        self._thread = Daemon(partial(or_starve, self._run, lambda: self._loop), f"{name}-ring")
         self._started = False
         self._leaving = False
         self._waiting: deque[Job] = deque()
@@ -88,8 +88,8 @@ class RingLanes(Lanes):
     def start(self) -> None:
         super().start()
         if not self._started:
-            self._started = True
             start_thread(self._thread)
+            self._started = True
 
     def cancel(self) -> None:
         super().cancel()
@@ -129,11 +129,9 @@ class RingLanes(Lanes):
         if job.error is None:
             try:
                 job.begin()
-            except OSError as error:
-                job.fail_os(error)
             except Exception as error:
                 # A defect must surface as a failed operation, not as a thread that silently died.
-                job.fail("internal", repr(error))
+                job.fail_by(error)
         self._opened.append(job)
         self._ring.wake()
         return None
@@ -179,13 +177,9 @@ class RingLanes(Lanes):
         offset, nbytes = entry.job.span.extent(piece)
         try:
             self._provide(flight, offset, nbytes)
-        except DeviceError as error:
-            self._give_back(flight)
-            entry.job.fail(error.kind, str(error))
-            return
         except Exception as error:
             self._give_back(flight)
-            entry.job.fail("internal", repr(error))
+            entry.job.fail_by(error)
             return
         flight.start_ns = entry.job.span.begin(piece)
         self._submit(flight)
@@ -293,10 +287,8 @@ class RingLanes(Lanes):
                 job.failures += berth.arrive()
             else:
                 job.check(memory, piece, site.verify, site.plane.base)
-        except DeviceError as error:
-            job.fail(error.kind, str(error))
         except Exception as error:
-            job.fail("internal", repr(error))
+            job.fail_by(error)
         entry.unchecked -= 1
         self._give_back(flight)
         self._close_if_done(entry)

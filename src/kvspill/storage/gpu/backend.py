@@ -1,7 +1,6 @@
 """The gpu backend: objects in device memory; a hit is copied on the card, a put over the link."""
 
 import asyncio
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -30,6 +29,7 @@ from kvspill.storage.gpu.moves import Bank, Call, Hit, Item, Put, Stored, Traffi
 from kvspill.storage.gpu.source import GpuSource
 from kvspill.storage.lanes import on_thread, on_thread_or_here, post
 from kvspill.storage.stamps import BLOCK_BYTES, Bytes, Verify, block_padded
+from kvspill.threads import Daemon
 
 _JOIN_SECONDS = 2.0
 """For all cards together, and again to release their memory."""
@@ -218,7 +218,7 @@ class GpuBackend(Backend):
         ways = [way for bank in self._banks for way in bank.conveyors]
         ended = [way.join(max(_JOIN_SECONDS_MIN, until - time.monotonic())) for way in ways]
         if all(ended):
-            releasing = threading.Thread(target=self._release, name="kvspill-gpu-close", daemon=True)
+            releasing = Daemon(self._release, "kvspill-gpu-close")
             try:
                 releasing.start()
             except RuntimeError:

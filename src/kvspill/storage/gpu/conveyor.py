@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from queue import SimpleQueue
 
 import numpy as np
@@ -13,8 +14,9 @@ from kvspill.records import CANCELLED
 from kvspill.storage.gpu.cuda import Card, Pinned
 from kvspill.storage.gpu.kernels import ROW_BYTES, Table
 from kvspill.storage.gpu.program import STAMP_OUT_BYTES, Command, Program
-from kvspill.storage.lanes import post, start_thread
+from kvspill.storage.lanes import or_starve, post, start_thread
 from kvspill.storage.stamps import BLOCK_BYTES, Bytes
+from kvspill.threads import Daemon
 
 MOVE_BYTES = 64 << 20
 """At most so much goes over the link in one move, which takes it a millisecond."""
@@ -126,7 +128,7 @@ class Conveyor:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self.stopped = False
-        self._thread = threading.Thread(target=self._wait, name=name, daemon=True)
+        self._thread = Daemon(partial(or_starve, self._wait, lambda: self._loop), name)
 
     def start(self) -> None:
         start_thread(self._thread)
