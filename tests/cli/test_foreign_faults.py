@@ -2,12 +2,16 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from real.rig import wait_until
 
 RUN = (
     *("run", "--model", "tiny-1b", "--num-users", "2", "--max-requests", "6", "--request-rate", "50"),
@@ -50,20 +54,23 @@ def site(tmp_path: Path) -> Path:
     return info.parent
 
 
-def ended(site: Path, read: str, *more: str, close: str = "pass") -> tuple[int, str, Any]:
+def begun(site: Path, read: str, *more: str, close: str = "pass") -> "subprocess.Popen[str]":
     (site / "shelf_package.py").write_text(PACKAGE.replace("READ", read).replace("CLOSE", close))
-    where = site.parent
-    done = subprocess.run(
+    return subprocess.Popen(
         [sys.executable, "-m", "kvspill.cli.main", *RUN, "--cache-dir", "shelf://h/x", *more],
-        cwd=where,
+        cwd=site.parent,
         env={**os.environ, "PYTHONPATH": str(site)},
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=60,
-        check=False,
     )
-    output = where / "result.json"
-    return done.returncode, done.stderr, json.loads(output.read_text()) if output.exists() else None
+
+
+def ended(site: Path, read: str, *more: str, close: str = "pass") -> tuple[int, str, Any]:
+    with begun(site, read, *more, close=close) as process:
+        _out, err = process.communicate(timeout=60)
+    output = site.parent / "result.json"
+    return process.returncode, err, json.loads(output.read_text()) if output.exists() else None
 
 
 @pytest.mark.parametrize(
@@ -95,6 +102,24 @@ def test_a_policy_that_ends_the_program_is_no_success(site: Path) -> None:
     code, err, _result = ended(site, "return await super().read(batch)", "--eviction-policy", "leaving")
     assert code == 1
     assert "a plug-in ended the run (SystemExit: 0)" in err
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("read", ["time.sleep(60)", "sum(range(20_000_000)); time.sleep(60)"])
+def test_the_first_signal_ends_a_run_whose_loop_a_plug_in_blocks(site: Path, read: str) -> None:
+    """What computes is given the time for that: it ends, and the signal is heard then."""
+    reads = site.parent / "reads"
+    with begun(site, f"open({str(reads)!r}, 'w').close(); {read}") as process:
+        wait_until(reads.exists)
+        began = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        try:
+            _out, err = process.communicate(timeout=20)
+        finally:
+            process.kill()
+    assert process.returncode == 130
+    assert time.monotonic() - began < (3.0 if read.startswith("time") else 10.0)
+    assert err.splitlines()[-1].startswith("kvspill: error: ended by SIGTERM: a call does not return")
 
 
 def test_what_no_other_process_can_remove_is_said_to_stay(site: Path) -> None:

@@ -1,4 +1,4 @@
-"""Ends a program whose main thread hangs in a system call, so that no handler ever sees the signal."""
+"""Ends a program whose main thread hangs, in a system call or a plug-in, so that nobody acts on a signal."""
 
 import contextlib
 import os
@@ -23,7 +23,7 @@ _arrivals: int | None = None
 
 
 def heard() -> None:
-    """A handler of signals runs: it sees to the end of the program. Every one calls this first."""
+    """What sees to the end of the program has run: a handler of signals, or the loop that it set to it."""
     global _heard
     # What has come by now is seen by this handler or right after it.
     _take()
@@ -63,16 +63,15 @@ def _watch(arrivals: int) -> None:
     while True:
         before = _heard
         came = _arrived(arrivals)
-        if came is None:
-            continue
-        until, ticks = time.monotonic() + _UNHEARD_SECONDS_MAX, _main_thread()[1]
-        while _heard == before and time.monotonic() < until:
-            time.sleep(_LOOK_SECONDS / 10)
-        state, later = _main_thread()
-        if _heard == before and state != "R" and later - ticks < _WORKING_TICKS:
-            said = f"ended by {came.name}: a system call does not return; check the disks that were named"
-            os.write(2, f"kvspill: error: {said}\n".encode())
-            os._exit(INTERRUPTED)
+        while came is not None and _heard == before:
+            until, ticks = time.monotonic() + _UNHEARD_SECONDS_MAX, _main_thread()[1]
+            while _heard == before and time.monotonic() < until:
+                time.sleep(_LOOK_SECONDS / 10)
+            state, later = _main_thread()
+            if _heard == before and state != "R" and later - ticks < _WORKING_TICKS:
+                said = f"ended by {came.name}: a call does not return; check the disks and plug-ins named"
+                os.write(2, f"kvspill: error: {said}\n".encode())
+                os._exit(INTERRUPTED)
 
 
 def _arrived(arrivals: int) -> signal.Signals | None:

@@ -105,7 +105,9 @@ class Interrupts:
             raise KeyboardInterrupt
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        heard()
+        # A plug-in may block the loop: what that is to end is heard only once it runs.
+        if self._raises(number) or not self._on_loop(heard):
+            heard()
         if self._computing and self.reason is None and importing(frame):
             # Nothing may be raised there.
             _in_a_moment(lambda later: self._handle(number, later))
@@ -126,8 +128,19 @@ class Interrupts:
         if self._computing:
             raise KeyboardInterrupt
         # Between two trials nothing has to be ended: the next one looks at the reason.
-        if self._task is not None:
-            self._task.get_loop().call_soon_threadsafe(self._end)
+        self._on_loop(self._end)
+
+    def _raises(self, number: int) -> bool:
+        """Whether a signal ends what runs now, or has done so, and not by way of the loop."""
+        first = self.reason is None or number == signal.SIGXCPU
+        return self._computing or self._ending or not first
+
+    def _on_loop(self, act: Callable[[], None]) -> bool:
+        """Have the loop of the trial under way act; False where none is."""
+        if self._task is None or self._task.done():
+            return False
+        self._task.get_loop().call_soon_threadsafe(act)
+        return True
 
     def _unraisable(self, hook: Callable[[Any], object]) -> Callable[[Any], object]:
         """The hook, but an interrupt that the callback of a weak reference swallowed comes again."""
