@@ -61,7 +61,7 @@ class CopyLanes(Lanes):
                 raise NoThreadError(
                     f"{name}: {error}; lower --dram-threads, or {NO_THREAD_REMEDY}"
                 ) from error
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._collects_on: asyncio.AbstractEventLoop | None = None
         self._copied: set[CopyJob] = set()
         """Entries that the compiled threads have."""
         self._rows: list[tuple[Any, ...]] = []
@@ -78,10 +78,10 @@ class CopyLanes(Lanes):
 
     def leave_loop(self) -> None:
         """On the loop, after join: answer what has ended since, and be called no more."""
-        if self._loop is not None:
+        if self._collects_on is not None:
             assert self._pool is not None
-            self._loop.remove_reader(self._pool.fileno())
-            self._loop = None
+            self._collects_on.remove_reader(self._pool.fileno())
+            self._collects_on = None
             self._end_turn()
             self._collect()
 
@@ -98,8 +98,8 @@ class CopyLanes(Lanes):
             return
         assert self._pool is not None
         loop = asyncio.get_running_loop()
-        if self._loop is not loop:
-            self._loop = loop
+        if self._collects_on is not loop:
+            self._collects_on = loop
             loop.add_reader(self._pool.fileno(), self._collect)
         if not self._handed_over:
             # The first goes at once: where it is the only one, nothing waits.
