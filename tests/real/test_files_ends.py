@@ -12,9 +12,12 @@ import pytest
 
 from kvspill.errors import UsageError
 from kvspill.records import MIB, NS_PER_SEC
-from kvspill.storage import neighbours, rundir
+from kvspill.storage import jobs, neighbours, rundir
 from kvspill.storage.base import ObjectRef, WriteItem
+from kvspill.storage.buffers import DataPlane
+from kvspill.storage.files import uring
 from kvspill.storage.files.backend import FilesBackend, FilesOptions
+from kvspill.storage.stamps import Bytes
 from real.files import backend, run
 
 pytestmark = pytest.mark.real
@@ -49,6 +52,29 @@ def test_nothing_is_made_in_a_directory_while_a_second_signal_has_it_removed(
     preparing.join()
     assert files.left_behind == []
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("engine", ["threads", "io_uring"])
+def test_no_operation_of_a_load_has_to_find_its_memory(
+    tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first touch of a piece's memory may take longer than its read, and would count as its latency."""
+    wanted = FilesOptions(io_size=MIB, io_threads=6, io_engine=engine)
+    files, plane = FilesBackend([tmp_path], wanted), DataPlane(MIB, 6)
+    files.plane = plane
+
+    def refuse(nbytes: int) -> Bytes:
+        raise AssertionError(f"{nbytes} bytes are looked for under load")
+
+    async def scenario(files: FilesBackend) -> None:
+        assert plane.filled
+        for user in (jobs, uring):
+            monkeypatch.setattr(user, "map_memory", refuse)
+        refs = [ObjectRef(f"k{number}", 1, 3 * MIB) for number in range(8)]
+        for done in [await files.write([WriteItem(ref) for ref in refs]), await files.read(refs)]:
+            assert [completion.detail for completion in done] == [""] * len(refs)
+
+    run(files, scenario)
 
 
 KILLED = """

@@ -108,6 +108,12 @@ class Lanes:
             start_thread(worker.thread)
             self._workers.append(worker)
 
+    def find_memory(self, nbytes: int, until_ns: int) -> None:
+        """Touch so many bytes for reads of each thread to land in, until then at most."""
+        for worker in self._workers:
+            if nbytes and not self._stopping and self._clock_ns() < until_ns:
+                worker.memory(nbytes)
+
     def cancel(self) -> None:
         """Stop every job: lanes finish their piece, what is queued is answered as cancelled."""
         self._stopping = True

@@ -14,7 +14,8 @@ from kvspill.storage.mover import Mover
 from kvspill.storage.stamps import Identity, block_padded, identify
 
 JOIN_NS = 2 * NS_PER_SEC
-FILL_AHEAD_NS = NS_PER_SEC // 5
+FILL_AHEAD_NS = 5 * NS_PER_SEC
+"""Memory is made ready for so long at most: what is left is found while the load runs, and takes its time."""
 
 
 class ThreadedBackend(Backend):
@@ -71,10 +72,15 @@ class ThreadedBackend(Backend):
     def _prepare(self) -> None:
         """Get ready, on a thread; ends at once where _closed is found set under the lock _closing."""
 
-    def _start(self) -> None:
-        """Start the threads and make some data ahead."""
+    def _start(self, landing_bytes: int = 0) -> None:
+        """Start the threads, and make the data that is written and the memory that reads land in.
+
+        The first touch of memory takes longer than a read: no operation of the load may wait for it.
+        """
+        until_ns = self.clock_ns() + FILL_AHEAD_NS
         self._mover.start()
-        self.plane.fill_some(self.clock_ns() + FILL_AHEAD_NS, self.clock_ns)
+        self.plane.fill_some(until_ns, self.clock_ns)
+        self._mover.loads.find_memory(landing_bytes, until_ns)
 
     def cancel(self) -> None:
         self._mover.cancel()

@@ -217,7 +217,7 @@ class FilesBackend(ThreadedBackend):
             # A ring has buffers of its own and one thread that sends them on.
             lanes = 1 if self._engine == "io_uring" else self._options.io_threads
             self._landing.reserve(lanes, self.place.piece_bytes)
-        self._start()
+        self._start(self.place.piece_bytes if self._landing is None else 0)
 
     def _prepare_site(self, root: Path) -> Site | None:
         """A run directory below one root; None where the run is over already."""

@@ -82,6 +82,7 @@ class RingLanes(Lanes):
         self._tag = 0
         self._landings: list[Bytes] = []
         self._landings_made = 0
+        self._landings_max = depth + _SPARE_LANDINGS
         self._broken: OSError | None = None
         self._retired: list[object] = []
 
@@ -90,6 +91,14 @@ class RingLanes(Lanes):
         if not self._started:
             start_thread(self._thread)
             self._started = True
+
+    def find_memory(self, nbytes: int, until_ns: int) -> None:
+        """The pieces in flight land in memory of the ring, not of its threads."""
+        while nbytes and self._landings_made < self._landings_max and not self._stopping:
+            if self._clock_ns() >= until_ns:
+                return
+            self._landings_made += 1
+            self._landings.append(_touched(map_memory(nbytes)))
 
     def cancel(self) -> None:
         super().cancel()
@@ -200,14 +209,12 @@ class RingLanes(Lanes):
             flight.buffers = [memory[:nbytes]]
 
     def _landing(self, nbytes: int, beyond: Landing | None) -> Bytes:
-        while not self._landings and self._landings_made >= self._depth + _SPARE_LANDINGS:
+        while not self._landings and self._landings_made >= self._landings_max:
             self._check(self._unchecked.popleft())
         if self._landings:
             return self._landings.pop()
         self._landings_made += 1
-        memory = map_memory(nbytes) if beyond is None else beyond.buffer(nbytes)
-        memory[::BLOCK_BYTES] = 0
-        return memory
+        return _touched(map_memory(nbytes) if beyond is None else beyond.buffer(nbytes))
 
     def _submit(self, flight: _Flight) -> None:
         """Send what is left of a piece."""
@@ -310,6 +317,11 @@ class RingLanes(Lanes):
         del self._entries[job]
         self._reserved -= entry.weight
         super()._enqueue((job,))
+
+
+def _touched(memory: Bytes) -> Bytes:
+    memory[::BLOCK_BYTES] = 0
+    return memory
 
 
 def by_ring(mover: Mover, threads: int, write_threads: int, clock_ns: ClockNs, plane: DataPlane) -> Mover:

@@ -85,7 +85,7 @@ class ObjectBackend(ThreadedBackend):
                     run = RunPrefix(stores, calls)
                     self._runs.append(run)
                 self.ranges = self.ranges and run.gives_ranges()
-        self._mover.start()
+        self._start()
 
     def read_job(self, ref: ObjectRef) -> Job:
         return ReadJob(self, ref)

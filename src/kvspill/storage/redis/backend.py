@@ -113,7 +113,7 @@ class RedisBackend(ThreadedBackend):
         self._boots |= said.boots
         self._renewed_seconds = time.monotonic()
         self._renewal.start()
-        self._start()
+        self._start(self._piece_bytes)
 
     def _look(self) -> None:
         """From time to time: what the server says of itself; every 30 s the lease."""
