@@ -23,6 +23,8 @@ class Direction:
     burst_ns_per_byte: float
     slice_ns: float
     tick_ns: float
+    side_by_side: bool
+    """Pieces in flight move side by side; else one after the other, in order of arrival."""
 
     @property
     def heeds_other(self) -> bool:

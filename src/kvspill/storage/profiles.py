@@ -50,6 +50,9 @@ class DeviceModel:
     read_few_gib_per_sec: float = math.inf
     write_few_gib_per_sec: float = math.inf
     """With up to half of the lanes in flight the device is no faster; with more it comes up to its speed."""
+    read_side_by_side: int = 0
+    write_side_by_side: int = 0
+    """1: pieces in flight move side by side, and end together; 0: one after another, in order of arrival."""
     drives: int = 1
     """Devices that share what is in flight: each comes up to its speed with its own lanes."""
     read_duplex: float = 0.0
@@ -103,6 +106,8 @@ class DeviceModel:
             min(ns_per_byte, _ns_per_byte(known["burst_gib_per_sec"])),
             known["slice_ms"] * 1e6,
             self.slice_tick_ms * 1e6,
+            # What a slice lets through follows from the order in which pieces wait for it.
+            bool(known["side_by_side"]) and not known["slice_ms"],
         )
 
     def __str__(self) -> str:
@@ -123,9 +128,10 @@ def _ns_per_byte(gib_per_sec: float) -> float:
 
 
 _COUNTS = ("concurrency", "lanes", "write_lanes", "lanes_per_entry", "pieces_per_lane", "drives")
+_SWITCHES = ("read_side_by_side", "write_side_by_side")
 _ENDINGS_OF_LANES = (
     *("_open_us", "_open_apart_us", "_piece_us", "_alone_gib_per_sec", "_few_gib_per_sec", "_duplex"),
-    *("_burst_mib", "_burst_gib_per_sec", "_slice_ms", "_tick_ms"),
+    *("_burst_mib", "_burst_gib_per_sec", "_slice_ms", "_tick_ms", "_side_by_side"),
 )
 _OF_LANES = tuple(
     field.name
@@ -351,7 +357,8 @@ def _model(path: Path, tier: str, figures: Any) -> DeviceModel:
             f"--device-profile {path}: {tier}.{idle[0]} counts only for a device with lanes; "
             f"give {tier}.lanes as well, or leave it out"
         )
-    return DeviceModel(**{**figures, **{name: int(figures[name]) for name in _COUNTS if name in figures}})
+    whole = {name: int(figures[name]) for name in (*_COUNTS, *_SWITCHES) if name in figures}
+    return DeviceModel(**{**figures, **whole})
 
 
 _FIGURE_MAX = {"latency_sigma": 5, "lanes": 100_000, "write_lanes": 100_000, "concurrency": 1_000_000}
@@ -363,6 +370,8 @@ def _problem(name: str, value: Any) -> str | None:
     """What is wrong with a figure: what to give instead."""
     if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
         return "give a positive number"
+    if name in _SWITCHES:
+        return None if value in (0, 1) else "give 0 or 1"
     if name.endswith("_duplex"):
         return None if _DUPLEX_MIN <= value <= 1 else f"give a number from {_DUPLEX_MIN} to 1"
     counts_from_1 = name in ("lanes_per_entry", "pieces_per_lane", "piece_mib", "drives")

@@ -2,6 +2,7 @@
 
 import heapq
 import itertools
+import math
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -25,11 +26,58 @@ class Entry:
     sizes: list[int] = field(default_factory=list)
 
 
+class Line:
+    """Pieces are served one after another."""
+
+    def __init__(self, ns_per_byte: float):
+        self.ns_per_byte = ns_per_byte
+        self.free_ns = 0.0
+        self.waiting: deque[tuple[float, Entry]] = deque()
+
+    def begin(self, now_ns: float, nbytes: int, entry: Entry) -> None:
+        self.free_ns = max(now_ns, self.free_ns) + nbytes * self.ns_per_byte
+        self.waiting.append((self.free_ns, entry))
+
+    def next_ns(self) -> float:
+        return self.waiting[0][0] if self.waiting else math.inf
+
+    def end(self) -> Entry:
+        return self.waiting.popleft()[1]
+
+
+class Shared:
+    """Pieces share the device equally."""
+
+    def __init__(self, ns_per_byte: float):
+        self.ns_per_byte = ns_per_byte
+        self.at_ns = self.moved_bytes = 0.0
+        self.ends: list[tuple[float, int, Entry]] = []
+        self.number = itertools.count()
+
+    def _come_to(self, now_ns: float) -> None:
+        if self.ends:
+            self.moved_bytes += (now_ns - self.at_ns) / (self.ns_per_byte * len(self.ends))
+        self.at_ns = now_ns
+
+    def begin(self, now_ns: float, nbytes: int, entry: Entry) -> None:
+        self._come_to(now_ns)
+        heapq.heappush(self.ends, (self.moved_bytes + nbytes, next(self.number), entry))
+
+    def next_ns(self) -> float:
+        if not self.ends:
+            return math.inf
+        return self.at_ns + (self.ends[0][0] - self.moved_bytes) * self.ns_per_byte * len(self.ends)
+
+    def end(self) -> Entry:
+        self._come_to(self.next_ns())
+        return heapq.heappop(self.ends)[2]
+
+
 def simulate(model: DeviceModel, entries: Sequence[Entry], piece_bytes: int) -> None:
-    """Let threads take tickets, and a device serve pieces first come, first served, each direction apart
-    (duplex 1) or both in one line (duplex 0); fills in when entries are done."""
+    """Let threads take tickets, and a device serve pieces first come, first served, or side by side, each
+    direction apart (duplex 1) or both in one line (duplex 0); fills in when entries are done."""
     speed = {verb: model.direction(verb) for verb in (Verb.READ, Verb.WRITE)}
-    free_at = {Verb.READ: 0.0, Verb.WRITE: 0.0}
+    lines = {verb: (Shared if of.side_by_side else Line)(of.ns_per_byte) for verb, of in speed.items()}
     one_line = speed[Verb.READ].duplex == 0
     tickets: deque[Entry] = deque()
     free = model.lanes
@@ -53,9 +101,7 @@ def simulate(model: DeviceModel, entries: Sequence[Entry], piece_bytes: int) -> 
             return
         size = entry.sizes[len(entry.sizes) - entry.left]
         entry.left -= 1
-        line = Verb.READ if one_line else entry.verb
-        free_at[line] = max(now, free_at[line]) + size * speed[entry.verb].ns_per_byte
-        heapq.heappush(events, (free_at[line], next(number), "moved", entry))
+        lines[Verb.READ if one_line else entry.verb].begin(now, size, entry)
 
     def take(now: float) -> None:
         nonlocal free
@@ -72,8 +118,16 @@ def simulate(model: DeviceModel, entries: Sequence[Entry], piece_bytes: int) -> 
             opened = now + speed[entry.verb].open_ns
             heapq.heappush(events, (opened, next(number), "opened", entry))
 
-    while events:
+    def following() -> tuple[float, str, Entry]:
+        """What happens next."""
+        line = min(lines.values(), key=lambda one: one.next_ns())
+        if not events or line.next_ns() < events[0][0]:
+            return line.next_ns(), "moved", line.end()
         now, _number, what, entry = heapq.heappop(events)
+        return now, what, entry
+
+    while events or any(line.next_ns() < math.inf for line in lines.values()):
+        now, what, entry = following()
         if what == "arrives":
             tickets.append(entry)
         elif what == "opened":

@@ -18,8 +18,8 @@ from unit.storage import piecewise
 from unit.storage.lane_loads import Asked, lanes, reads, seconds, served
 
 
-@pytest.mark.parametrize("slice_ms", [0, 100])
-def test_what_is_looked_ahead_comes_out_as_if_it_was_waited_for(slice_ms: float) -> None:
+@pytest.mark.parametrize(("slice_ms", "abreast"), [(0, 0), (100, 0), (0, 1)])
+def test_what_is_looked_ahead_comes_out_as_if_it_was_waited_for(slice_ms: float, abreast: int) -> None:
     draw = random.Random(3)
     verbs = (Verb.READ, Verb.WRITE)
     asked = [
@@ -32,6 +32,7 @@ def test_what_is_looked_ahead_comes_out_as_if_it_was_waited_for(slice_ms: float)
         read_duplex=0.5,
         read_slice_ms=slice_ms,
         read_burst_gib_per_sec=3.0,
+        **side(abreast),
     )
     looked, waited = served(model, asked), served(model, asked, tick_ns=100_000)
     for one, other in zip(looked, waited, strict=True):
@@ -111,14 +112,15 @@ def test_a_burst_goes_at_its_own_speed_and_comes_back() -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("slice_ms", [0, 100])
-def test_lanes_are_neither_lost_nor_made(seed: int, slice_ms: int) -> None:
+@pytest.mark.parametrize(("slice_ms", "abreast"), [(0, 0), (100, 0), (0, 1)])
+def test_lanes_are_neither_lost_nor_made(seed: int, slice_ms: int, abreast: int) -> None:
     """Many entries at once, so that lanes join and leave in the midst of turns."""
     figures: Any = {
         f"{verb}_{name}": value
         for verb in ("read", "write")
         for name, value in (
             ("slice_ms", slice_ms),
+            ("side_by_side", abreast),
             ("burst_gib_per_sec", 4.0),
             ("piece_us", 200),
             ("duplex", 1.0),
@@ -254,6 +256,25 @@ def test_blocks_that_are_alike_go_as_if_they_were_asked_for_one_by_one(pieces: i
     assert mean == pytest.approx(mean_apart, rel=0.02)
 
 
+def side(abreast: int) -> dict[str, Any]:
+    return {"read_side_by_side": abreast, "write_side_by_side": abreast}
+
+
+def test_pieces_side_by_side_end_together() -> None:
+    """A device may serve what is in flight in turns of small requests: nobody is done before the others."""
+    pieces = reads(*[4 * MIB] * 8)
+    in_line, abreast = (served(lanes(32, **side(way)), pieces) for way in (0, 1))
+    assert seconds(in_line) == [pytest.approx((number + 1) / 256, abs=1e-6) for number in range(8)]
+    assert seconds(abreast) == [pytest.approx(8 / 256, abs=1e-6)] * 8
+
+
+def test_who_comes_later_is_as_fast_side_by_side() -> None:
+    """Two lanes share from the second's beginning on: the first has half of its piece left by then."""
+    asked: list[Asked] = [(Verb.READ, 4 * MIB, 0), (Verb.READ, 4 * MIB, NS_PER_SEC // 512)]
+    done = served(lanes(32, **side(1)), asked)
+    assert seconds(done) == [pytest.approx(3 / 512, abs=1e-6), pytest.approx(4 / 512, abs=1e-6)]
+
+
 LOADS = st.lists(
     st.tuples(
         st.sampled_from([Verb.READ, Verb.WRITE]),
@@ -271,14 +292,15 @@ LOADS = st.lists(
     count=st.sampled_from([1, 8, 32]),
     duplex=st.sampled_from([0.0, 1.0]),
     open_us=st.sampled_from([0, 300]),
+    abreast=st.sampled_from([0, 1]),
 )
 def test_the_model_agrees_with_threads_that_move_piece_after_piece(
-    asked: Any, count: int, duplex: float, open_us: float
+    asked: Any, count: int, duplex: float, open_us: float, abreast: int
 ) -> None:
     """Stated tolerance, in turns (the time of all bytes that lanes can have in flight): entries end within
     two turns of where threads end them on the average, and so does the last one. One entry alone may be
     further off, where a moment decides which of two gets a lane."""
-    more: dict[str, Any] = {"read_duplex": duplex, "write_duplex": duplex}
+    more: dict[str, Any] = {"read_duplex": duplex, "write_duplex": duplex, **side(abreast)}
     model = lanes(count, read_open_us=open_us, write_open_us=open_us, **more)
     done = served(model, asked)
     entries, at_ns = [], 0
@@ -296,7 +318,10 @@ def test_the_model_agrees_with_threads_that_move_piece_after_piece(
 @pytest.mark.parametrize("count", [8, 32])
 @pytest.mark.parametrize("duplex", [0.0, 1.0])
 @pytest.mark.parametrize("load", [0.5, 0.95])
-def test_latencies_under_load_are_those_of_threads(count: int, duplex: float, load: float) -> None:
+@pytest.mark.parametrize("abreast", [0, 1])
+def test_latencies_under_load_are_those_of_threads(
+    count: int, duplex: float, load: float, abreast: int
+) -> None:
     """p50 and p95 of a thousand entries of 1 to 100 MiB: within 5 % at half load, 10 % near full load."""
     rng = random.Random(7)
     asked: list[Asked] = []
@@ -306,7 +331,8 @@ def test_latencies_under_load_are_those_of_threads(count: int, duplex: float, lo
         asked.append(
             (verb, rng.randint(MIB, 100 * MIB), round(rng.expovariate(1 / share) * 50 * MIB / GIB * 1e9))
         )
-    model = lanes(count, read_open_us=100, write_open_us=300, read_duplex=duplex, write_duplex=duplex)
+    more: dict[str, Any] = {"read_duplex": duplex, "write_duplex": duplex, **side(abreast)}
+    model = lanes(count, read_open_us=100, write_open_us=300, **more)
     done = sorted(one.total_ns for one in served(model, asked))
     entries, at_ns = [], 0
     for verb, nbytes, gap_ns in asked:
@@ -319,11 +345,16 @@ def test_latencies_under_load_are_those_of_threads(count: int, duplex: float, lo
 
 
 @settings(deadline=None, max_examples=100)
-@given(asked=LOADS, count=st.sampled_from([1, 3, 8, 32]), duplex=st.sampled_from([0.0, 0.5, 1.0]))
+@given(
+    asked=LOADS,
+    count=st.sampled_from([1, 3, 8, 32]),
+    duplex=st.sampled_from([0.0, 0.5, 1.0]),
+    abreast=st.sampled_from([0, 1]),
+)
 def test_it_is_never_faster_than_its_limits_and_takes_entries_up_in_order(
-    asked: Any, count: int, duplex: float
+    asked: Any, count: int, duplex: float, abreast: int
 ) -> None:
-    done = served(lanes(count, read_duplex=duplex, write_duplex=duplex), asked)
+    done = served(lanes(count, read_duplex=duplex, write_duplex=duplex, **side(abreast)), asked)
     for verb in (Verb.READ, Verb.WRITE):
         mine = [(one, nbytes) for one, (its, nbytes, _gap) in zip(done, asked, strict=True) if its is verb]
         for one, nbytes in mine:
@@ -337,10 +368,10 @@ def test_it_is_never_faster_than_its_limits_and_takes_entries_up_in_order(
 
 
 @settings(deadline=None, max_examples=100)
-@given(asked=LOADS, count=st.sampled_from([4, 8, 32]))
-def test_the_device_is_never_idle_while_there_is_work(asked: Any, count: int) -> None:
+@given(asked=LOADS, count=st.sampled_from([4, 8, 32]), abreast=st.sampled_from([0, 1]))
+def test_the_device_is_never_idle_while_there_is_work(asked: Any, count: int, abreast: int) -> None:
     """Work is conserved: the last one ends when a single server fed the same work would end."""
-    done = served(lanes(count), asked)
+    done = served(lanes(count, **side(abreast)), asked)
     free_ns = 0.0
     for one, (_verb, nbytes, _gap) in zip(done, asked, strict=True):
         free_ns = max(free_ns, one.submitted_ns) + nbytes / GIB * NS_PER_SEC

@@ -4,6 +4,7 @@ import math
 from collections import deque
 
 from kvspill.storage.direction import Direction
+from kvspill.storage.modelled.abreast import Abreast
 from kvspill.storage.modelled.ring import Place, Ring
 from kvspill.storage.modelled.transfers import Transfer
 
@@ -40,7 +41,7 @@ class Ride:
         """When lanes will leave: those that are served first take the pieces that are left, in turn."""
         ring, places = self.flow.ring, self.places
         if len(places) > 1:
-            places = sorted(places, key=ring.order)
+            places = ring.in_order(places)
         turns, more = divmod(self.left, sum([place.lanes for place in places]))
         for place in places:
             last = ring.order(place)[0] + turns
@@ -87,7 +88,7 @@ class Flow:
     def __init__(self, speed: Direction, pool: "Pool"):
         self.speed = speed
         self.pool = pool
-        self.ring: Ring[Ride] = Ring()
+        self.ring: Ring[Ride] = Abreast() if speed.side_by_side else Ring()
         self.turn_ns = math.inf
         self.lanes = 0
         self.opened_ns = 0.0

@@ -6,7 +6,7 @@ from heapq import heappop, heappush
 
 from kvspill.records import MIB, NS_PER_SEC, Verb
 from kvspill.storage.modelled.flow import BYTES_ROUNDING, NS_ROUNDING, Flow, Pool, Ride
-from kvspill.storage.modelled.ring import Place, Ring
+from kvspill.storage.modelled.ring import Place
 from kvspill.storage.modelled.timer import Timer
 from kvspill.storage.modelled.transfers import Transfer
 from kvspill.storage.profiles import DeviceModel
@@ -65,7 +65,7 @@ class LanedDevice:
         for flow in self._flows:
             for ride in (*flow.riders(), *(served for served, _lanes in flow.served)):
                 ride.transfer.finish(now_ns, "cancelled", ride.moved_bytes())
-            flow.lanes, flow.ring = 0, Ring()
+            flow.lanes, flow.ring = 0, type(flow.ring)()
             flow.served.clear()
             flow.leave_ns = flow.due_ns = math.inf
         self._due_ns = math.inf
@@ -153,7 +153,7 @@ class LanedDevice:
     def _add_lanes(self, ride: Ride, lanes: int) -> None:
         flow, count = ride.flow, lanes * ride.transfer.count
         ride.left -= lanes
-        ride.places.append(flow.ring.join(ride, lanes, count * ride.piece_bytes))
+        ride.places.append(flow.ring.join(ride, lanes, count * ride.piece_bytes, ride.piece_bytes))
         flow.lanes += count
         flow.changed = True
 

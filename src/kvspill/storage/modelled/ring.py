@@ -12,13 +12,16 @@ _ROUNDING = 1e-9
 class Place(Generic[Rider]):
     """Lanes that joined the line together, each with a piece."""
 
-    __slots__ = ("lanes", "leave_turn", "leaving", "nbytes", "rider", "since", "taken_ns")
+    __slots__ = ("lanes", "leave_turn", "leaving", "nbytes", "piece_bytes", "rider", "since", "taken_ns")
 
-    def __init__(self, rider: Rider, lanes: int, nbytes: float, since: int, taken_ns: float):
+    def __init__(
+        self, rider: Rider, lanes: int, nbytes: float, piece_bytes: float, since: int, taken_ns: float
+    ):
         self.rider = rider
         self.lanes = lanes
         self.nbytes = nbytes
         """Bytes of all pieces that stand here."""
+        self.piece_bytes = piece_bytes
         self.since = since
         """The turn in which the pieces that stand here took their place."""
         self.taken_ns = taken_ns
@@ -109,7 +112,7 @@ class Ring(Generic[Rider]):
         if not 0 < parted < place.lanes:
             return None
         lane_bytes, waiting = place.nbytes / place.lanes, place.lanes - parted
-        behind = Place(place.rider, parted, parted * lane_bytes, place.since, self._now_ns)
+        behind = Place(place.rider, parted, parted * lane_bytes, place.piece_bytes, place.since, self._now_ns)
         behind.plan(place.parted(parted))
         self._served = (self._served * place.lanes - parted) / waiting
         place.lanes, place.nbytes = waiting, waiting * lane_bytes
@@ -118,15 +121,15 @@ class Ring(Generic[Rider]):
         self._next = None
         return behind
 
-    def join(self, rider: Rider, lanes: int, nbytes: float) -> Place[Rider]:
+    def join(self, rider: Rider, lanes: int, nbytes: float, piece_bytes: float) -> Place[Rider]:
         """Stand at the end of the line; the first turn of those who join is the next."""
         self._next = None
         self.nbytes += nbytes
         if not self._places:
             self._head, self._served, self.turn = 0, 0.0, 1
-            self._places.append(Place(rider, lanes, nbytes, 0, self._now_ns))
+            self._places.append(Place(rider, lanes, nbytes, piece_bytes, 0, self._now_ns))
             return self._places[0]
-        place = Place(rider, lanes, nbytes, self.turn, self._now_ns)
+        place = Place(rider, lanes, nbytes, piece_bytes, self.turn, self._now_ns)
         self._places.insert(self._head, place)
         self._head += 1
         return place
@@ -161,6 +164,10 @@ class Ring(Generic[Rider]):
         """When a place is served next: the turn, and the place in it."""
         index = self._places.index(place)
         return (self.turn if index >= self._head else self.turn + 1), index
+
+    def in_order(self, places: list[Place[Rider]]) -> list[Place[Rider]]:
+        """Those that are served first before the others."""
+        return sorted(places, key=self.order)
 
     def next_to_leave(self) -> Place[Rider]:
         """Whose lanes leave next."""
