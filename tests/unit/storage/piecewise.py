@@ -46,31 +46,32 @@ class Line:
 
 
 class Shared:
-    """Pieces share the device equally."""
+    """All pieces are under way at once, and a short one takes as long as a long one."""
 
     def __init__(self, ns_per_byte: float):
         self.ns_per_byte = ns_per_byte
-        self.at_ns = self.moved_bytes = 0.0
-        self.ends: list[tuple[float, int, Entry]] = []
+        self.at_ns = self.turns = 0.0
+        self.ends: list[tuple[float, int, int, Entry]] = []
         self.number = itertools.count()
+
+    def _turn_ns(self) -> float:
+        return self.ns_per_byte * sum(nbytes for _end, _number, nbytes, _entry in self.ends)
 
     def _come_to(self, now_ns: float) -> None:
         if self.ends:
-            self.moved_bytes += (now_ns - self.at_ns) / (self.ns_per_byte * len(self.ends))
+            self.turns += (now_ns - self.at_ns) / self._turn_ns()
         self.at_ns = now_ns
 
     def begin(self, now_ns: float, nbytes: int, entry: Entry) -> None:
         self._come_to(now_ns)
-        heapq.heappush(self.ends, (self.moved_bytes + nbytes, next(self.number), entry))
+        heapq.heappush(self.ends, (self.turns + 1, next(self.number), nbytes, entry))
 
     def next_ns(self) -> float:
-        if not self.ends:
-            return math.inf
-        return self.at_ns + (self.ends[0][0] - self.moved_bytes) * self.ns_per_byte * len(self.ends)
+        return self.at_ns + (self.ends[0][0] - self.turns) * self._turn_ns() if self.ends else math.inf
 
     def end(self) -> Entry:
         self._come_to(self.next_ns())
-        return heapq.heappop(self.ends)[2]
+        return heapq.heappop(self.ends)[3]
 
 
 def simulate(model: DeviceModel, entries: Sequence[Entry], piece_bytes: int) -> None:

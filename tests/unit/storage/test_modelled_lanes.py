@@ -275,6 +275,11 @@ def test_who_comes_later_is_as_fast_side_by_side() -> None:
     assert seconds(done) == [pytest.approx(3 / 512, abs=1e-6), pytest.approx(4 / 512, abs=1e-6)]
 
 
+def test_a_short_piece_takes_as_long_as_the_long_ones_beside_it() -> None:
+    done = served(lanes(32, **side(1)), reads(4 * MIB, MIB // 4, 4 * MIB))
+    assert seconds(done) == [pytest.approx((4 + 0.25 + 4) / 1024, abs=1e-6)] * 3
+
+
 LOADS = st.lists(
     st.tuples(
         st.sampled_from([Verb.READ, Verb.WRITE]),

@@ -6,27 +6,24 @@ _ROUNDING = 1e-6
 
 
 class Abreast(Ring[Rider]):
-    """In the place of a line: every lane moves as fast as every other, and takes its next piece at once.
+    """In the place of a line: all pieces in flight are under way at once.
 
-    So all that ever changes is how fast a lane is. How far those that began at one moment have come follows
-    from how many bytes a lane has moved that was busy all the time.
+    A device takes pieces apart into small requests and serves all of them at the same time, so a short piece
+    takes as long as a long one. All that ever changes is how long a turn takes; how far a lane has come
+    follows from the turns of a lane that was busy all the time.
     """
 
-    __slots__ = ("_lane_bytes", "_lane_ns_per_byte", "_lanes")
+    __slots__ = ("_turn_ns", "_turns")
 
     def __init__(self) -> None:
         super().__init__()
-        self._lanes = 0
-        self._lane_bytes = 0.0
-        """What a lane has moved that was busy all the time."""
-        self._lane_ns_per_byte = 0.0
+        self._turn_ns = 1.0
+        self._turns = 0.0
+        """Those of a lane that was busy all the time."""
 
     def pace(self, ns_per_byte: float, alone_ns: float) -> None:
-        least_ns = alone_ns * self._lanes / self.nbytes
-        self._lane_ns_per_byte = max(ns_per_byte * self._lanes, least_ns)
-
-    def turn_ns(self) -> float:
-        return self._lane_ns_per_byte * self.nbytes / self._lanes
+        super().pace(ns_per_byte, alone_ns)
+        self._turn_ns = super().turn_ns()
 
     def part_head(self) -> None:
         """Who joins waits for nobody."""
@@ -34,47 +31,43 @@ class Abreast(Ring[Rider]):
     def join(self, rider: Rider, lanes: int, nbytes: float, piece_bytes: float) -> Place[Rider]:
         self._next = None
         self.nbytes += nbytes
-        self._lanes += round(nbytes / piece_bytes)
-        # The moment at which it begins, as bytes of a lane.
-        place = Place(rider, lanes, nbytes, piece_bytes, 0, self._lane_bytes)
+        # When it begins, in turns.
+        place = Place(rider, lanes, nbytes, piece_bytes, 0, self._turns)
         self._places.append(place)
         return place
 
     def leave(self, place: Place[Rider], nbytes: float) -> None:
         place.nbytes -= nbytes
         self.nbytes -= nbytes
-        self._lanes -= round(nbytes / place.piece_bytes)
         self._next = None
         if not place.leaving:
             self._places.remove(place)
         if not self._places:
-            self.nbytes = self._lane_bytes = 0.0
-            self._lanes = 0
+            self.nbytes = self._turns = 0.0
 
     def order(self, place: Place[Rider]) -> tuple[int, int]:
-        turns = (self._lane_bytes - place.taken_ns) / place.piece_bytes
-        return int(turns + _ROUNDING) + 1, 0
+        return int(self._turns - place.taken_ns + _ROUNDING) + 1, 0
 
     def in_order(self, places: list[Place[Rider]]) -> list[Place[Rider]]:
-        return sorted(places, key=lambda place: _reached(place, self.order(place)[0]))
+        return sorted(places, key=lambda place: place.taken_ns + self.order(place)[0])
 
     def next_to_leave(self) -> Place[Rider]:
         if self._next is None:
-            self._next = min(self._places, key=_left)
+            self._next = min(self._places, key=_leaves)
         return self._next
 
     def ns_until_leave(self) -> float:
-        return max(0.0, _left(self.next_to_leave()) - self._lane_bytes) * self._lane_ns_per_byte
+        return max(0.0, _leaves(self.next_to_leave()) - self._turns) * self._turn_ns
 
     def reach_leave(self) -> Place[Rider]:
         place = self.next_to_leave()
-        self._lane_bytes = max(self._lane_bytes, _left(place))
+        self._turns = max(self._turns, _leaves(place))
         return place
 
     def serve(self, to_ns: float) -> None:
         if self._places and to_ns > self._now_ns:
-            moved_bytes = (to_ns - self._now_ns) / self._lane_ns_per_byte
-            self._lane_bytes = min(self._lane_bytes + moved_bytes, _left(self.next_to_leave()))
+            turns = self._turns + (to_ns - self._now_ns) / self._turn_ns
+            self._turns = min(turns, _leaves(self.next_to_leave()))
         self._now_ns = to_ns
 
     def wait(self, to_ns: float) -> None:
@@ -83,13 +76,9 @@ class Abreast(Ring[Rider]):
     def turns_left(self, place: Place[Rider]) -> float:
         first = self.order(place)[0]
         left = sum(lanes * (turn - first) for turn, lanes in place.leaving)
-        return left + place.lanes * (_reached(place, first) - self._lane_bytes) / place.piece_bytes
+        return left + place.lanes * (place.taken_ns + first - self._turns)
 
 
-def _reached(place: Place[Rider], turn: int) -> float:
-    """What a lane will have moved once those of a place are done with that piece of theirs."""
-    return place.taken_ns + turn * place.piece_bytes
-
-
-def _left(place: Place[Rider]) -> float:
-    return _reached(place, place.leave_turn)
+def _leaves(place: Place[Rider]) -> float:
+    """When the next lanes of a place leave, in turns."""
+    return place.taken_ns + place.leave_turn
