@@ -15,6 +15,7 @@ MANY_BYTES = 4096
 """Entries that move in no time: what they take is what their files take."""
 _MANY_BYTES_MAX = 64 * MIB
 _FASTEST_BYTES_PER_SEC = 1e12
+_MIXED_PIECES = 2
 _LONG_SECONDS = 3.0
 """What a long entry takes at most."""
 
@@ -67,6 +68,12 @@ class Schedule:
         return self.length.large_pieces * self.piece_bytes
 
     @property
+    def mixed_bytes(self) -> int:
+        """The entry of mixtures: of a longer one several lanes write to one file, which makes each slower,
+        with or without reads beside them."""
+        return _MIXED_PIECES * self.piece_bytes
+
+    @property
     def small_bytes(self) -> int:
         return max(4096, self.piece_bytes // 16)
 
@@ -75,6 +82,7 @@ class Schedule:
         small = max(self.length.depths)
         return [
             (self.large_bytes, self._workers(self.lanes) + 1),
+            (self.mixed_bytes, self._workers(self.lanes)),
             (self.piece_bytes, small),
             (self.small_bytes, small),
         ]
@@ -96,11 +104,15 @@ class Schedule:
         repeated_bytes = self.length.rounds * sum(cell.written_at_most_bytes() for cell in self.round())
         return sum(stored.values()) + repeated_bytes + sum(cell.written_at_most_bytes() for cell in once)
 
-    def _full(self, name: str, readers: int, writers: int, seconds: float) -> Cell:
+    def _full(self, name: str, size: int, readers: int, writers: int, seconds: float) -> Cell:
         """A cell under full load."""
-        size = self.large_bytes
         written_bytes = max(self.length.cell_bytes, 2 * writers * size)
         return Cell(name, size, readers, writers, seconds, removes_beside=True, write_bytes_max=written_bytes)
+
+    @property
+    def _both(self) -> tuple[int, int]:
+        """Lanes of reads and of writes."""
+        return self.lanes, self.write_lanes or self.lanes
 
     def _workers(self, lanes: int) -> int:
         """Enough entries for all lanes, and one that waits."""
@@ -109,15 +121,17 @@ class Schedule:
     def round(self) -> Iterator[Cell]:
         """The cells under full load, which are repeated."""
         seconds, full_seconds = self.length.cell_seconds, self.length.full_seconds
-        readers, writers = self._workers(self.lanes), self._workers(self.write_lanes or self.lanes)
-        yield self._full(f"{LARGE} reads", readers, 0, full_seconds)
-        yield self._full(f"{LARGE} writes", 0, writers, full_seconds)
+        readers, writers = map(self._workers, self._both)
+        large, mixed = self.large_bytes, self.mixed_bytes
+        yield self._full(f"{LARGE} reads", large, readers, 0, full_seconds)
+        yield self._full(f"{LARGE} writes", large, 0, writers, full_seconds)
+        readers, writers = (-(-lanes // _MIXED_PIECES) + 1 for lanes in self._both)
         if self.write_lanes:
-            yield self._full(f"{MIXED} 1:1", readers, writers, seconds)
+            yield self._full(f"{MIXED} 1:1", mixed, readers, writers, seconds)
             return
         for name, share in self.length.mixtures:
             some = max(1, round(share * readers))
-            yield self._full(f"{MIXED} {name}", some, max(1, readers - some), seconds)
+            yield self._full(f"{MIXED} {name}", mixed, some, max(1, readers - some), seconds)
 
     def once(self, read_speed: float, write_speed: float) -> Iterator[Cell]:
         """The cells that are held once, given what the device does under full load in bytes per second."""
@@ -136,7 +150,7 @@ class Schedule:
             yield Cell(name, self._slice_bytes(speed), *counts, _TOGETHER_COUNT * pause, pause, 2 * pause)
         both = Cell(BOTH, self._slice_bytes(min(read_speed, write_speed)), 1, 1, rest_seconds=2 * pause)
         yield replace(both, pause_seconds=pause, once=True, times=_TOGETHER_COUNT)
-        readers, writers = self._workers(self.lanes), self._workers(self.write_lanes or self.lanes)
+        readers, writers = map(self._workers, self._both)
         for _ in range(length.bursts):
             yield Cell(f"{BURST} reads", self.large_bytes, readers, rest_seconds=1.0, once=True)
             yield Cell(f"{BURST} writes", self.large_bytes, 0, writers, rest_seconds=1.0, once=True)
