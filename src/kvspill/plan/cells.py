@@ -38,9 +38,9 @@ class Cell:
     """Each worker does one operation, whatever the time."""
     times: int = 1
     """So often then: all workers begin together, and again after a pause."""
-    removes_beside: bool = False
-    """Writers don't wait until what they wrote before is removed: runs don't either, but each write may take
-    longer then."""
+    removals_max: int = 0
+    """So many deletes of a writer may be under way beside its writes: runs don't wait for them either, but
+    each write may take longer then."""
     write_bytes_max: int = UNLIMITED_BYTES
     """The cell ends once so much is written: a quick device needs less time."""
 
@@ -213,26 +213,26 @@ class Bench:
 
     async def _writes(self, cell: Cell, point: Point, course: _Course) -> None:
         before: ObjectRef | None = None
-        removing = self._remove(point, None)
+        removals: list[asyncio.Task[None]] = []
         try:
             while course.may_write(cell.nbytes, self._world.now_ns()):
                 self._number += 1
                 self.written_bytes += cell.nbytes
                 ref = ObjectRef(f"written{self._number}", 1, cell.nbytes)
                 point.writes.completions += _check(await self._backend.write([WriteItem(ref)]))
-                await removing
-                removing = self._remove(point, before)
-                if not cell.removes_beside:
-                    await removing
+                removals.append(self._remove(point, before))
+                while len(removals) > cell.removals_max:
+                    await removals.pop(0)
                 before = ref
                 if cell.once:
                     break
                 await self._pause(cell)
-            await removing
-            await self._remove(point, before)
+            removals.append(self._remove(point, before))
+            for removing in removals:
+                await removing
         finally:
-            # Where a write failed, nobody else hears how the delete beside it ended.
-            await asyncio.gather(removing, return_exceptions=True)
+            # Where a write failed, nobody else hears how the deletes beside it ended.
+            await asyncio.gather(*removals, return_exceptions=True)
 
     def _remove(self, point: Point, ref: ObjectRef | None) -> "asyncio.Task[None]":
         return asyncio.get_running_loop().create_task(self._delete(point, ref))

@@ -107,7 +107,10 @@ class Schedule:
     def _full(self, name: str, size: int, readers: int, writers: int, seconds: float) -> Cell:
         """A cell under full load."""
         written_bytes = max(self.length.cell_bytes, 2 * writers * size)
-        return Cell(name, size, readers, writers, seconds, removes_beside=True, write_bytes_max=written_bytes)
+        removals = self.length.large_pieces * self.piece_bytes // size
+        return Cell(
+            name, size, readers, writers, seconds, removals_max=removals, write_bytes_max=written_bytes
+        )
 
     @property
     def _both(self) -> tuple[int, int]:
@@ -161,7 +164,7 @@ class Schedule:
             if depth < (self.write_lanes or self.lanes):
                 deep = Cell(f"{DEPTH} writes, {depth} in flight", piece, 0, depth, length.cell_seconds / 2)
                 written_bytes = max(length.cell_bytes, 2 * depth * piece)
-                yield replace(deep, removes_beside=depth > 1, write_bytes_max=written_bytes)
+                yield replace(deep, removals_max=int(depth > 1), write_bytes_max=written_bytes)
         for verb, speed in ((0, read_speed), (1, write_speed)):
             name = f"{LONG} {('read', 'written')[verb]}"
             yield Cell(name, self._long_bytes(speed), 1 - verb, verb, rest_seconds=0.3, once=True)
