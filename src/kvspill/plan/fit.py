@@ -10,6 +10,7 @@ import numpy as np
 
 from kvspill.plan.cells import Point, Seen
 from kvspill.records import GIB, MIB, NS_PER_SEC, Verb
+from kvspill.storage.jobs import LANES_PER_ENTRY
 from kvspill.storage.profiles import DeviceModel
 
 LARGE, MIXED, PACED, BURST, DEPTH, LONG = "saturated", "mixed", "paced", "burst", "depth", "one long entry"
@@ -86,7 +87,8 @@ def fit(points: Sequence[Point], lanes: int, write_lanes: int, piece_bytes: int)
         else:
             of_verb = write_lanes if verb is Verb.WRITE and write_lanes else lanes
             lone = piece_bytes / (piece_seconds + piece_bytes / alone) if alone < math.inf else math.inf
-            figures[f"{word}_few_gib_per_sec"] = _few(points, verb, mine.bytes_per_sec, of_verb, lone) / GIB
+            few = _few(points, verb, mine.bytes_per_sec, of_verb, piece_bytes, lone)
+            figures[f"{word}_few_gib_per_sec"] = few / GIB
         if slice_seconds or burst_bytes:
             figures[f"{word}_burst_duplex"] = _burst_duplex(points, verb, piece_bytes)
             if burst_speed > mine.bytes_per_sec:
@@ -183,7 +185,9 @@ def _alone(points: Sequence[Point], verb: Verb, limit: float) -> tuple[float, fl
     return max(0.0, float(start)), speed if speed < _UNLIMITED_SHARE * limit else math.inf
 
 
-def _few(points: Sequence[Point], verb: Verb, limit: float, lanes: int, lone: float) -> float:
+def _few(
+    points: Sequence[Point], verb: Verb, limit: float, lanes: int, piece_bytes: int, lone: float
+) -> float:
     """The speed with a quarter to a half of the lanes in flight, where that is below the limit.
 
     lone: the speed of a piece alone; cells that this explains say nothing of the device as a whole. With more
@@ -191,8 +195,9 @@ def _few(points: Sequence[Point], verb: Verb, limit: float, lanes: int, lone: fl
     """
     fastest, telling = 0.0, False
     for point in points:
-        depth, seen = point.cell.readers + point.cell.writers, point.of(verb)
-        if point.cell.name.startswith(DEPTH) and seen.completions and 2 * depth <= lanes:
+        cell, seen = point.cell, point.of(verb)
+        depth = (cell.readers + cell.writers) * min(LANES_PER_ENTRY, -(-cell.nbytes // piece_bytes))
+        if cell.name.startswith(DEPTH) and seen.completions and 2 * depth <= lanes:
             speed = seen.bytes_per_sec()
             fastest = max(fastest, speed)
             telling = telling or (lanes <= 4 * depth and speed < _LONE_SHARE * depth * lone)

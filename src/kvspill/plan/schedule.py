@@ -91,7 +91,8 @@ class Schedule:
         """What lies on the device at most."""
         writers = 3 * self._workers(self.write_lanes or self.lanes)
         long_bytes = self.length.long_pieces * self.piece_bytes
-        written_bytes = max(writers * self.large_bytes, long_bytes)
+        mixed_bytes = max(cell.write_bytes_max for cell in self.round() if cell.readers and cell.writers)
+        written_bytes = max(writers * self.large_bytes, long_bytes, mixed_bytes)
         return sum(size * count for size, count in self.stored()) + long_bytes + written_bytes
 
     def written_at_most_bytes(self) -> int:
@@ -106,8 +107,10 @@ class Schedule:
 
     def _full(self, name: str, size: int, readers: int, writers: int, seconds: float) -> Cell:
         """A cell under full load."""
-        written_bytes = max(self.length.cell_bytes, 2 * writers * size)
-        removals = self.length.large_pieces * self.piece_bytes // size
+        large = size == self.large_bytes
+        # Deletes of short entries may be slower than their writes: no mixture waits for them.
+        written_bytes = max(self.length.cell_bytes // (1 if large else 2), 2 * writers * size)
+        removals = 1 if large else written_bytes // size
         return Cell(
             name, size, readers, writers, seconds, removals_max=removals, write_bytes_max=written_bytes
         )
@@ -159,15 +162,27 @@ class Schedule:
             yield Cell(f"{BURST} writes", self.large_bytes, 0, writers, rest_seconds=1.0, once=True)
         for depth in length.depths:
             if depth < self.lanes:
-                yield Cell(f"{DEPTH} reads, {depth} in flight", piece, depth, seconds=length.cell_seconds / 2)
+                size, readers = self._so_deep(depth)
+                yield Cell(
+                    f"{DEPTH} reads, {depth} in flight", size, readers, seconds=length.cell_seconds / 2
+                )
         for depth in sorted({*length.depths[::2], length.depths[-1]}):
             if depth < (self.write_lanes or self.lanes):
-                deep = Cell(f"{DEPTH} writes, {depth} in flight", piece, 0, depth, length.cell_seconds / 2)
-                written_bytes = max(length.cell_bytes, 2 * depth * piece)
+                size, writers = self._so_deep(depth)
+                deep = Cell(f"{DEPTH} writes, {depth} in flight", size, 0, writers, length.cell_seconds / 2)
+                written_bytes = max(length.cell_bytes, 2 * writers * size)
                 yield replace(deep, removals_max=int(depth > 1), write_bytes_max=written_bytes)
         for verb, speed in ((0, read_speed), (1, write_speed)):
             name = f"{LONG} {('read', 'written')[verb]}"
             yield Cell(name, self._long_bytes(speed), 1 - verb, verb, rest_seconds=0.3, once=True)
+
+    def _so_deep(self, depth: int) -> tuple[int, int]:
+        """An entry, and how many of them keep so many pieces in flight.
+
+        Long ones where they can: what lies between two entries says nothing of the device.
+        """
+        workers, more = divmod(depth, self.lanes_per_entry)
+        return (self.piece_bytes, depth) if more or workers < 2 else (self.large_bytes, workers)
 
     def _slice_bytes(self, speed: float) -> int:
         """An entry that all its lanes move at once, within what a slice of a limit allows."""
