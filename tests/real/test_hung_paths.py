@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from kvspill.storage.rundir import MARKER, MARKER_TEXT
 from real.faulting import compiler, shim
 from real.rig import wait_until
 
@@ -17,6 +18,8 @@ pytestmark = [
     pytest.mark.skipif(compiler() is None, reason="no C compiler to build the library that makes the faults"),
 ]
 END_SECONDS_MAX = 3.0
+DEAD = (1 << 22) + 1
+"""The number of no process."""
 SMALL = ("--num-users", "1", "--max-requests", "3")
 COMMANDS = {
     "run": ("run", *SMALL, "--cache-dir", "{hung}"),
@@ -57,6 +60,24 @@ def test_a_signal_ends_a_command_that_hangs_in_a_system_call(tmp_path: Path, nam
     assert process.returncode == 130, said
     assert took < END_SECONDS_MAX
     assert said.splitlines()[-1].startswith("kvspill: error: ")
+
+
+def test_what_a_killed_run_left_on_a_device_that_hangs_holds_up_no_start(tmp_path: Path) -> None:
+    left = tmp_path / "o" / f"kvspill-{DEAD}-00000000"
+    left.mkdir(parents=True)
+    (left / MARKER).write_bytes(MARKER_TEXT)
+    environ = {
+        **os.environ,
+        "LD_PRELOAD": str(shim()),
+        "KVSPILL_SHIM": "path:hang:1",
+        "KVSPILL_SHIM_UNDER": str(left),
+    }
+    command = ["run", *SMALL, "--cache-dir", "o", "--max-stall", "0.5"]
+    words = [sys.executable, "-m", "kvspill.cli.main", *command]
+    ended = subprocess.run(words, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=30)
+    assert ended.returncode == 1, ended.stderr
+    where = f"cache directory {left.parent}: "
+    assert f"{where}what killed runs left there was not removed within 0.5 s" in ended.stderr.splitlines()[-1]
 
 
 IN_ORDER = """\

@@ -6,13 +6,14 @@ import shlex
 import stat
 from collections import Counter
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from kvspill.config import Config
 from kvspill.config.checks import check_fit
 from kvspill.config.config import gib_to_bytes
 from kvspill.config.plugged import usable_plugins
-from kvspill.errors import UsageError, reason_of
+from kvspill.errors import KvspillError, UsageError, reason_of
 from kvspill.machine.hardware import cannot_be_made
 from kvspill.machine.kernel import Kernel
 from kvspill.machine.launcher import launched, placed, unknown_placeholder
@@ -27,6 +28,7 @@ from kvspill.run.stores import FREE_SPACE_SHARE, addresses, capacity_at_addresse
 from kvspill.storage.addresses import choose_storage, directory_of, refuse_one_slash
 from kvspill.storage.rundir import clean, usage_errors
 from kvspill.texts import listed, rough_size_text, size_text
+from kvspill.waiting import within
 
 PRECONDITION_PASSES_MAX = 10
 """How many times over a device that does not settle is written before the load."""
@@ -85,7 +87,7 @@ def check_machine(
         dirs = cache_dirs(config, here or Path.cwd())
         for path in dirs:
             # What a killed run left there is not in the way of this one.
-            clean(path)
+            _clean(path, config.max_stall)
         sharing = sharing or find_sharing(config, dirs)
         storage_bytes = _check_space(config, dirs, free_bytes(dirs, left_bytes, sharing), sharing)
         if config.storage_bytes is None:
@@ -94,6 +96,16 @@ def check_machine(
         storage_bytes = capacity_at_addresses(config, sharing is not None and sharing.together)
     check_fit(config, storage_bytes, (config.storage_bytes or 0) // max(1, storage_bytes) or 1)
     return Preflight(dirs, storage_bytes, statement(config, dirs, storage_bytes))
+
+
+def _clean(directory: Path, seconds: float) -> None:
+    try:
+        within(seconds, partial(clean, directory))
+    except TimeoutError as error:
+        raise KvspillError(
+            f"cache directory {directory}: what killed runs left there was not removed within {seconds:g} s "
+            "(--max-stall); check the device and the kernel log, or run `kvspill clean` on it first"
+        ) from error
 
 
 def _check_memory(config: Config, memory: Available | None) -> int:
