@@ -154,7 +154,7 @@ class Stages:
     def _note_start(self, at_ns: int) -> None:
         """What the engine had counted when the load of a stage began."""
         self._start_ns, self._before = at_ns, added([self._engine], *COUNTS)
-        self._late_before = len(self._engine.lateness_ns)
+        self._late_before = self._engine.lateness.count
 
     def so_far(self, at_ns: int) -> tuple[Recorder, RunFacts] | None:
         """What the latest window holds by now; its recorder is still counting where it is open."""
@@ -187,7 +187,7 @@ class Stages:
             unfinished_stay_ns=_added(stays_ns, end_ns - recorder.window_start_ns),
             under_way_service_ns=_added(services_ns, end_ns - recorder.window_start_ns),
             arrivals_end_ns=engine.arrivals_end_ns,
-            lateness_ns=tuple(engine.lateness_ns[self._late_before :]),
+            lateness_ns=engine.lateness.since(self._late_before),
             tiers=tier_facts(self._cache),
         )
 

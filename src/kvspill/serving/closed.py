@@ -8,7 +8,7 @@ from kvspill.records import Request
 from kvspill.serving.alarm import Alarm
 from kvspill.serving.arrivals import ClosedArrivals, new_conversations
 from kvspill.serving.planned import PlannedQueue
-from kvspill.serving.population import LATENESS_SAMPLES_MAX, LoadLimits
+from kvspill.serving.population import Lateness, LoadLimits
 from kvspill.workload.base import Workload
 from kvspill.world import World
 
@@ -58,7 +58,7 @@ class ClosedPopulation:
         self.users = 0
         self.exhausted = False
         self.spent = False
-        self.lateness_ns: list[int] = []
+        self.lateness = Lateness()
 
     @property
     def leaving(self) -> int:
@@ -168,8 +168,7 @@ class ClosedPopulation:
             if not self._thinking or self._thinking[0][0] > now_ns or self._thinking[0][1] > thoughts:
                 return
             due_ns, _thought, user, request = heappop(self._thinking)
-            if len(self.lateness_ns) < LATENESS_SAMPLES_MAX:
-                self.lateness_ns.append(now_ns - due_ns)
+            self.lateness.note(now_ns - due_ns)
             self._ask(user, request)
 
     def _ask(self, user: int, request: Request) -> None:

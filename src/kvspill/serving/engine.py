@@ -12,7 +12,7 @@ from kvspill.serving.closed import ClosedPopulation
 from kvspill.serving.generation import Generation
 from kvspill.serving.io_models import IoModel, Service
 from kvspill.serving.planned import PlannedQueue
-from kvspill.serving.population import LoadLimits, OpenPopulation, Population
+from kvspill.serving.population import Lateness, LoadLimits, OpenPopulation, Population
 from kvspill.serving.queue import RequestQueue
 from kvspill.serving.servers import ServerPool, servers_for
 from kvspill.workload.base import Workload
@@ -101,8 +101,8 @@ class Engine:
         return self._options.share.of(self._population.users)
 
     @property
-    def lateness_ns(self) -> list[int]:
-        return self._population.lateness_ns
+    def lateness(self) -> Lateness:
+        return self._population.lateness
 
     @property
     def shed(self) -> int:

@@ -1,8 +1,10 @@
 """The population: what all users have in common, and open ones, who ask at their intended times."""
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from itertools import islice
 from typing import Protocol
 
 from kvspill.records import NS_PER_SEC, Request
@@ -17,6 +19,22 @@ _AT_ONCE_NS = 10_000_000
 """Arrivals are taken in for so long at once, then everything else has as long."""
 _TAKEN_AT_ONCE_MAX = 10_000
 """In virtual time, too, signals are looked at in between."""
+
+
+class Lateness:
+    """How late requests were seen to come: the last of it, for a long load must not fill memory."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._last: deque[int] = deque(maxlen=LATENESS_SAMPLES_MAX)
+
+    def note(self, late_ns: int) -> None:
+        self.count += 1
+        self._last.append(late_ns)
+
+    def since(self, count: int) -> tuple[int, ...]:
+        """What came after so many, as far as it is still known."""
+        return tuple(islice(self._last, max(0, len(self._last) - (self.count - count)), None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +56,8 @@ class Population(Protocol):
     """True once the workload itself has nothing more to ask: a recording was replayed to its end."""
     behind: bool
     """True where more have arrived than could be taken in so far."""
-    lateness_ns: list[int]
-    """How late arrivals were seen (a sample); of open ones only where a server waited for them: what arrives
+    lateness: Lateness
+    """How late arrivals were seen; of open ones only where a server waited for them: what arrives
     while all are busy is taken in when one of them looks for work, at its intended time and without harm."""
 
     @property
@@ -109,7 +127,7 @@ class OpenPopulation:
         self.users = 0 if started is None else workload.users
         self.exhausted = False
         self.spent = False
-        self.lateness_ns: list[int] = []
+        self.lateness = Lateness()
         self.set_users(workload.users)
 
     @property
@@ -133,8 +151,8 @@ class OpenPopulation:
             if not self._open.is_set():
                 continue
             now_ns = self._world.now_ns()
-            if now_ns >= upcoming_ns and len(self.lateness_ns) < LATENESS_SAMPLES_MAX:
-                self.lateness_ns.append(now_ns - upcoming_ns)
+            if now_ns >= upcoming_ns:
+                self.lateness.note(now_ns - upcoming_ns)
             self.take_in(now_ns)
 
     def take_in(self, until_ns: int) -> None:
@@ -158,8 +176,7 @@ class OpenPopulation:
 
         In virtual time, whose clock stands still meanwhile, their number alone decides.
         """
-        if len(self.lateness_ns) < LATENESS_SAMPLES_MAX:
-            self.lateness_ns.append(self._world.now_ns() - upcoming_ns)
+        self.lateness.note(self._world.now_ns() - upcoming_ns)
         self.behind = True
         asyncio.get_running_loop().call_later(pause_ns / NS_PER_SEC, self._catch_up)
 

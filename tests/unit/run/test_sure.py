@@ -11,6 +11,7 @@ from kvspill.run.search.monitor import WindowMonitor
 from kvspill.run.search.options import Pace, SearchOptions, SloTarget
 from kvspill.run.search.slo import SloMode
 from kvspill.run.search.stage import StageMeasure
+from kvspill.serving.population import LATENESS_SAMPLES_MAX
 from unit.run.autoscaler_rows import served
 
 OPTIONS = SearchOptions(
@@ -29,8 +30,8 @@ OPTIONS = SearchOptions(
 def window(requests: int, own_late_ms: float = 0.0) -> StageMeasure:
     """All these requests of one class were late, and kvspill itself saw them come so late."""
     monitor = WindowMonitor(None, "added", closed=True)
-    monitor.own_lateness_ns = lambda: [round(own_late_ms * NS_PER_MS)] * requests
     for number in range(requests):
+        monitor.own_lateness.note(round(own_late_ms * NS_PER_MS))
         monitor.request(served(9 * number / requests, e2e_ms=2000))
     return monitor.measure(9 * NS_PER_SEC, 10)
 
@@ -70,13 +71,26 @@ def test_a_stage_in_which_kvspill_itself_was_late_is_held_to_its_end(
 
 
 def test_the_lateness_of_a_window_is_that_of_its_own_requests() -> None:
-    monitor, seen_ns = WindowMonitor(None, "added", closed=True), [700 * NS_PER_MS]
-    monitor.own_lateness_ns = lambda: seen_ns
+    monitor = WindowMonitor(None, "added", closed=True)
+    monitor.own_lateness.note(700 * NS_PER_MS)
     monitor.begin(0)
-    seen_ns.append(3 * NS_PER_MS)
+    monitor.own_lateness.note(3 * NS_PER_MS)
     assert monitor.measure(NS_PER_SEC, 10).rows.own_late_ms == 3
     taken = monitor.take()
     assert list(taken.own_late_ns) == [3 * NS_PER_MS]
     assert monitor.measure(NS_PER_SEC, 10).rows.own_late_ms == 0
     monitor.add(taken, 0)
     assert monitor.measure(NS_PER_SEC, 10).rows.own_late_ms == 3, "another rank was late"
+
+
+def test_the_lateness_of_a_window_is_known_after_any_number_of_requests() -> None:
+    monitor = WindowMonitor(None, "added", closed=True)
+    for _ in range(2 * LATENESS_SAMPLES_MAX):
+        monitor.own_lateness.note(0)
+    monitor.begin(0)
+    monitor.own_lateness.note(300 * NS_PER_MS)
+    assert monitor.measure(NS_PER_SEC, 10).rows.own_late_ms == 300
+    for _ in range(2 * LATENESS_SAMPLES_MAX):
+        monitor.own_lateness.note(400 * NS_PER_MS)
+    assert monitor.measure(NS_PER_SEC, 10).rows.own_late_ms == 400
+    assert len(monitor.own_lateness.since(0)) == LATENESS_SAMPLES_MAX

@@ -80,7 +80,7 @@ def test_more_arrivals_than_can_be_taken_in_at_once_do_not_keep_others_from_thei
     population = run_virtual(main, 1)
     assert len(arrived) == 20_000
     assert len(set(turns)) > 2
-    assert max(population.lateness_ns) > 10 * MS
+    assert max(population.lateness.since(0)) > 10 * MS
 
 
 def test_in_virtual_time_all_that_have_come_are_taken_in_at_once() -> None:
@@ -95,7 +95,7 @@ def test_in_virtual_time_all_that_have_come_are_taken_in_at_once() -> None:
             idle,
         )
         population.take_in(0)
-        assert population.lateness_ns == []
+        assert population.lateness.since(0) == ()
 
     run_virtual(main, 1)
     assert len(arrived) == 1000
@@ -142,7 +142,7 @@ def test_a_closed_user_who_wakes_late_is_seen_to() -> None:
             lambda _request, _at_ns: False,
         )
         await population.run()
-        return population.lateness_ns
+        return population.lateness.since(0)
 
     lateness_ns = run_virtual(main, 1)
     assert len(lateness_ns) == 3

@@ -57,7 +57,7 @@ def make_search(
     # With open arrivals those who wait for a server are all that counts; closed users seldom wait for one.
     served = config.arrival == "closed" and config.slo_latency in WHOLE_STAY
     monitor.waiting = waiting_by(config.slo_latency, engine.stays if served else engine.unfinished)
-    monitor.own_lateness_ns = lambda: engine.lateness_ns
+    monitor.own_lateness = engine.lateness
     load = RankLoad(lever, stages, monitor, engine)
     if ranks.index != 0:
         return Follower(world, load, ranks), None

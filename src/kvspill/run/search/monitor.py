@@ -1,7 +1,7 @@
 """The window monitor: rows of the present window only, so that no decision rests on a cumulative figure."""
 
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from operator import attrgetter
 
@@ -11,6 +11,7 @@ from kvspill.measure.statistics import percentile
 from kvspill.records import NS_PER_MS, NS_PER_SEC, Observer, OpRecord, QoS, RequestRecord, Tier, Verb
 from kvspill.run.search.baseline import UnloadedRead
 from kvspill.run.search.stage import COLUMNS, ClassRows, Longs, Rows, StageMeasure, summarise
+from kvspill.serving.population import Lateness
 
 LatencyOf = Callable[[RequestRecord], int]
 
@@ -105,7 +106,7 @@ class WindowMonitor(Observer):
 
     waiting: Waiting
     """As the chosen latency counts it."""
-    own_lateness_ns: Callable[[], Sequence[int]]
+    own_lateness: Lateness
     """How late kvspill itself saw each request come, since the load began."""
 
     def __init__(self, unloaded: UnloadedRead | None, latency: str = "added", *, closed: bool = False):
@@ -114,7 +115,7 @@ class WindowMonitor(Observer):
         self._closed = closed
         self._latency_of = LATENCIES[latency]
         self.waiting = lambda _at_ns: (array("b"), array("q"))
-        self.own_lateness_ns = list
+        self.own_lateness = Lateness()
         self.begin(0)
 
     def begin(self, at_ns: int) -> None:
@@ -122,12 +123,11 @@ class WindowMonitor(Observer):
         self.started_ns = at_ns
         self._waiting_before = len(self.waiting(at_ns)[0])
         self._seen = Taken()
-        self._noted = len(self.own_lateness_ns())
+        self._noted = self.own_lateness.count
 
     def _note_lateness(self) -> None:
-        lateness_ns = self.own_lateness_ns()
-        self._seen.own_late_ns.extend(lateness_ns[self._noted :])
-        self._noted = len(lateness_ns)
+        self._seen.own_late_ns.extend(self.own_lateness.since(self._noted))
+        self._noted = self.own_lateness.count
 
     def take(self) -> Taken:
         """What was seen in this window since the last time, for the rank that decides."""
