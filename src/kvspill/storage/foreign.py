@@ -96,11 +96,14 @@ class ForeignBackend(Backend):
             why = f"{answered} to {len(batch)} items"
             return [self._failure(verb, began_ns, BAD_ANSWER, why) for _ref in batch]
         now_ns = self._clock_ns()
-        believed: dict[int, Completion] = {}
+        # Several items may share one answer, and do so afterwards.
+        sharing: dict[int, tuple[Any, list[ObjectRef]]] = {}
         for ref, answer in zip(batch, found, strict=True):
-            # Several items may share one answer, and do so afterwards.
-            if id(answer) not in believed:
-                believed[id(answer)] = self._believed(verb, ref, answer, began_ns, now_ns)
+            sharing.setdefault(id(answer), (answer, []))[1].append(ref)
+        believed = {
+            shared: self._believed(verb, refs, answer, began_ns, now_ns)
+            for shared, (answer, refs) in sharing.items()
+        }
         return [believed[id(answer)] for answer in found]
 
     def _failure(self, verb: str, began_ns: int, kind: str, why: str) -> Completion:
@@ -110,19 +113,22 @@ class ForeignBackend(Backend):
         self._failed.setdefault(verb, one_line(why))
         return Completion(began_ns, began_ns, now_ns, 0, error=kind, detail=why)
 
-    def _believed(self, verb: str, ref: ObjectRef, answer: Any, began_ns: int, now_ns: int) -> Completion:
+    def _believed(
+        self, verb: str, refs: Sequence[ObjectRef], answer: Any, began_ns: int, now_ns: int
+    ) -> Completion:
         if not isinstance(answer, Completion):
             return self._failure(verb, began_ns, BAD_ANSWER, f"{_kind_of(answer)} for a Completion")
         try:
-            wrong = _wrong(answer, began_ns, now_ns) or self._moved_too_much(ref, answer)
+            wrong = _wrong(answer, began_ns, now_ns) or self._moved_too_much(refs, answer)
         except (KvspillError, TypeError, ValueError) as error:
             wrong = _said(error)
         return answer if wrong is None else self._failure(verb, began_ns, BAD_ANSWER, wrong)
 
-    def _moved_too_much(self, ref: ObjectRef, answer: Completion) -> str | None:
+    def _moved_too_much(self, refs: Sequence[ObjectRef], answer: Completion) -> str | None:
         moved = sum(nbytes for _start_ns, _end_ns, nbytes in answer.pieces)
-        if moved and moved > self.stored_bytes(ref.nbytes):
-            return f"{moved} bytes moved for an entry of {ref.nbytes}"
+        for ref in refs if moved else ():
+            if moved > self.stored_bytes(ref.nbytes):
+                return f"{moved} bytes moved for an entry of {ref.nbytes}"
         return None
 
     def lend(self, ref: ObjectRef) -> Source | None:

@@ -152,6 +152,13 @@ def test_bytes_that_an_entry_does_not_have_move_no_bandwidth(nbytes: int) -> Non
     assert [one.error for one in run(held(moved).read(REFS))] == [BAD_ANSWER, None, None]
 
 
+@pytest.mark.parametrize("sizes", [(5000, 100), (100, 5000)])
+def test_an_answer_that_several_share_must_be_true_of_each(sizes: tuple[int, int]) -> None:
+    refs = [ObjectRef(f"k{nbytes}", 1, nbytes) for nbytes in sizes]
+    answers = run(held(lambda good: [good[0], good[0]]).read(refs))
+    assert [one.error for one in answers] == [BAD_ANSWER, BAD_ANSWER]
+
+
 def test_an_error_of_the_system_keeps_its_name() -> None:
     assert [one.error for one in run(held(raises(OSError(28, "full"))).write([WriteItem(REFS[0])]))] == [
         "ENOSPC"
