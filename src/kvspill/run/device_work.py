@@ -18,6 +18,7 @@ from kvspill.world import World, run_real
 T = TypeVar("T")
 _CLOSING_SECONDS = 1.5
 """After a signal: a command ends within 3 s of it."""
+_CUTTING_OFF_SECONDS = 0.5
 HUNG_SECONDS = 120.0
 """As --max-stall of a run."""
 _LOOK_SECONDS = 1.0
@@ -38,7 +39,14 @@ async def prepare_backend(backend: Backend) -> None:
             raise HungError("the storage has not become ready")
         getting_ready.result()
     finally:
-        getting_ready.cancel()
+        await _cut_off(getting_ready)
+
+
+async def _cut_off(task: "asyncio.Future[Any]") -> None:
+    """Cancel what is not over and wait for its end; an error that comes of being cut off says nothing."""
+    task.cancel()
+    if (await asyncio.wait([task], timeout=_CUTTING_OFF_SECONDS))[0] and not task.cancelled():
+        task.exception()
 
 
 async def _unless_it_hangs(main: Coroutine[Any, Any, T], world: World, opened: list[Backend]) -> T:
@@ -51,7 +59,7 @@ async def _unless_it_hangs(main: Coroutine[Any, Any, T], world: World, opened: l
                 raise HungError
         return work.result()
     finally:
-        work.cancel()
+        await _cut_off(work)
 
 
 def run_device_work(

@@ -68,3 +68,28 @@ def test_what_takes_long_and_does_not_hang_is_waited_for(tmp_path: Path) -> None
         return "found"
 
     assert run_device_work(main, 0, [tmp_path], Progress(quiet=True)) == ("found", [])
+
+
+def test_what_is_cut_off_is_over_before_its_backends_are_closed_and_says_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(device_work, "HUNG_SECONDS", 0.1)
+    seen: list[str] = []
+
+    class Noting(Hanging):
+        async def close(self) -> None:
+            seen.append("closed")
+
+    async def main(world: World, opened: list[Backend]) -> None:
+        opened.append(Noting(world))
+        try:
+            await opened[0].read([])
+        finally:
+            await asyncio.sleep(0.01)
+            seen.append("cut off")
+            raise ValueError("as a consequence")
+
+    with pytest.raises(HungError):
+        run_device_work(main, 0, [tmp_path], Progress(quiet=True))
+    assert seen == ["cut off", "closed"]
+    assert caplog.text == ""
