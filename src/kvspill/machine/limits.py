@@ -5,6 +5,7 @@ from functools import cache
 from typing import Final
 
 from kvspill.errors import UsageError
+from kvspill.machine.kernel import Kernel
 from kvspill.machine.memory import available_memory
 from kvspill.records import GIB, MIB
 from kvspill.texts import size_text
@@ -50,6 +51,15 @@ def _check_space(needed_bytes: int, what: str) -> None:
             f"ulimit -v: the address space is limited to {size_text(space_bytes)} here, but {what} needs "
             f"{size_text(needed_bytes)}; raise the limit with `ulimit -v unlimited`"
         )
+
+
+def address_space_left() -> int | None:
+    """Bytes that this process may still map; None where nothing limits that."""
+    limit_bytes = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if limit_bytes == resource.RLIM_INFINITY:
+        return None
+    pages = (Kernel().proc / "self" / "statm").read_text().split()[0]
+    return limit_bytes - int(pages) * resource.getpagesize()
 
 
 def open_files_max() -> int:

@@ -1,12 +1,14 @@
-"""Ends a run in which too much fails or an I/O thread hangs, and knows how long threads have hung."""
+"""Ends a run in which too much fails, a thread hangs or memory is short, and knows for how long one hung."""
 
+import mmap
 from collections import Counter
 from collections.abc import Callable
 
 from kvspill.cache.cache import Cache
 from kvspill.config import Config
+from kvspill.machine.limits import address_space_left
 from kvspill.measure.recorder import Recorder
-from kvspill.records import NS_PER_SEC, Tier, Verb
+from kvspill.records import MIB, NS_PER_SEC, Tier, Verb
 from kvspill.storage.addresses import GPU_SUSPECTS, in_store, suspects
 from kvspill.texts import counted, listed
 from kvspill.world import World
@@ -18,6 +20,9 @@ HANGS_NS = 4 * NS_PER_SEC
 """What has not returned so long after the end of the load hangs: the run is over 5 s after it (S3, S16)."""
 _LOOK_NS = NS_PER_SEC // 20
 _KINDS_NAMED = 3
+_SPARE_BYTES = 16 * MIB
+_SPACE_BYTES_MIN = 4 * MIB
+_MORE_SPACE = "lower --cpu-mem-gb, --io-threads or --io-size, or raise it (ulimit -v)"
 
 
 class Health:
@@ -33,10 +38,19 @@ class Health:
     async def watch(self, end_run: Callable[[str], None]) -> None:
         """Look on until cancelled; ends the run with a reason where it has gone wrong."""
         self._cache.on_error = lambda: self._end_if(self.too_many_errors(), end_run)
-        # In virtual time no thread can hang, and a timer without end would hide a deadlock.
-        while not self._world.virtual:
-            await self._world.sleep_ns(_INTERVAL_NS)
-            self._end_if(self.too_long_a_stall(), end_run)
+        if self._world.virtual:
+            # No thread can hang there, and a timer without end would hide a deadlock.
+            return
+        with mmap.mmap(-1, _SPARE_BYTES, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as spare:
+            while True:
+                await self._world.sleep_ns(_INTERVAL_NS)
+                left_bytes = address_space_left()
+                if left_bytes is not None and left_bytes < _SPACE_BYTES_MIN:
+                    # Without any the interpreter may never come out of an exception: the end gets this.
+                    spare.close()
+                    end_run(f"out of memory: the limit of address space is reached; {_MORE_SPACE}")
+                    return
+                self._end_if(self.too_long_a_stall(), end_run)
 
     def _end_if(self, reason: str | None, end_run: Callable[[str], None]) -> None:
         if reason is not None:
