@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from real.rig import entries, file_system, left_over, start, wait_for_entries
+from real.rig import entries, file_system, left_over, start, wait_for_entries, wait_until
 
 pytestmark = pytest.mark.real
 
@@ -40,6 +40,12 @@ def loop_device(mount_point: Path) -> str:
         ["findmnt", "-no", "SOURCE", str(mount_point)], capture_output=True, text=True, check=True
     )
     return found.stdout.strip()
+
+
+def unmount(mount_point: Path, image: Path) -> None:
+    """Wholly: what anybody holds for a moment more the next mount would find again, read-only."""
+    wait_until(lambda: subprocess.run(["umount", str(mount_point)], capture_output=True).returncode == 0)
+    wait_until(lambda: not subprocess.run(["losetup", "-j", str(image)], capture_output=True).stdout)
 
 
 def make_read_only(mount_point: Path) -> None:
@@ -78,7 +84,8 @@ def test_a_disk_that_fills_up_costs_requests(tmp_path: Path) -> None:
 
 def test_a_file_system_gone_read_only_costs_requests_and_keeps_the_result(tmp_path: Path) -> None:
     with file_system(tmp_path, "ext4", 128 * MIB, ",errors=remount-ro") as root:
-        run = start(tmp_path, root, *RUN)
+        # Long enough that the load is still on, however late a busy machine gets to it.
+        run = start(tmp_path, root, *RUN, "--duration", "4")
         wait_for_entries(root, 5)
         make_read_only(root)
         finished = run.finish()
@@ -89,6 +96,7 @@ def test_a_file_system_gone_read_only_costs_requests_and_keeps_the_result(tmp_pa
         refused = clean(root)
         assert refused.returncode == 1
         assert "stay, named above; make the file system writable" in refused.stderr
+        unmount(root, tmp_path / "image")
     subprocess.run(["mount", "-o", "loop", str(tmp_path / "image"), str(tmp_path / "mnt")], check=True)
     try:
         assert clean(tmp_path / "mnt").returncode == 0
