@@ -335,3 +335,6 @@ class Observer:
 
     def cache_call(self, from_ns: int, to_ns: int) -> None:
         """A request was inside a cache call for so long, whether it was served to its end or not."""
+
+    def room_wait(self, from_ns: int, to_ns: int, writes: int) -> None:
+        """A put of so many writes stood still, because all that the last tier kept was in use (C4)."""

@@ -94,6 +94,10 @@ class Reports:
             self._observer.eviction(Eviction(now_ns, tier.name, gone_to, nbytes, key, generation, twins))
             at = end
 
+    def waited_for_room(self, since_ns: int, writes: int) -> None:
+        """A put of so many writes stood still until now."""
+        self._observer.room_wait(since_ns, self._clock_ns(), writes)
+
     def _op(
         self,
         tier: TierState,

@@ -59,25 +59,32 @@ class Room:
         tier waits, and only for bytes that somebody will surely release: holders of pins never wait
         for space. So there is no deadlock (C4).
         """
-        stored_bytes, waited = count * each_bytes, False
+        stored_bytes, crowded, told = count * each_bytes, False, 0
         while True:
-            async with tier.turn:
-                while True:
-                    short_bytes = stored_bytes - tier.free_bytes
-                    if short_bytes <= 0:
-                        tier.take(stored_bytes)
-                        return True
-                    victims = tier.claim_victims(short_bytes)
-                    if victims is not None:
-                        break
-                    if tier is not self._core.last or tier.busy_bytes == 0:
-                        return False
-                    if not waited:
-                        tier.crowded_puts += count
-                        waited = True
-                    await tier.wait_for_change()
-                held_bytes = tier.free_bytes
-                tier.take(held_bytes)
+            # Nobody keeps the turn but who waits for room: to stand behind that one is to wait for room, too.
+            since_ns, waits = self._core.clock_ns(), tier.turn.locked()
+            try:
+                async with tier.turn:
+                    while True:
+                        short_bytes = stored_bytes - tier.free_bytes
+                        if short_bytes <= 0:
+                            tier.take(stored_bytes)
+                            return True
+                        victims = tier.claim_victims(short_bytes)
+                        if victims is not None:
+                            break
+                        if tier is not self._core.last or tier.busy_bytes == 0:
+                            return False
+                        if not crowded:
+                            tier.crowded_puts += count
+                        crowded = waits = True
+                        await tier.wait_for_change()
+                    held_bytes = tier.free_bytes
+                    tier.take(held_bytes)
+            finally:
+                if waits:
+                    self._core.reports.waited_for_room(since_ns, count - told)
+                    told = count
             held_bytes += await self._demotion.push_out(victims, lost)
             if held_bytes >= stored_bytes:
                 tier.take(stored_bytes - held_bytes)

@@ -28,3 +28,7 @@ class Tee(Observer):
     def cache_call(self, from_ns: int, to_ns: int) -> None:
         for observer in self.observers:
             observer.cache_call(from_ns, to_ns)
+
+    def room_wait(self, from_ns: int, to_ns: int, writes: int) -> None:
+        for observer in self.observers:
+            observer.room_wait(from_ns, to_ns, writes)

@@ -46,6 +46,12 @@ class Recorder(Observer):
         Also those that failed or were unfinished at its end: with completed ones alone, a device on which
         most requests wait would look as fast as the few that did not.
         """
+        self.room_wait_ns = 0
+        """The part of it in which puts waited for room in the last tier (C4)."""
+        self.room_waits = 0
+        """Writes of these puts."""
+        self.room_waits_at_end = 0
+        """Those of them that still waited when the window ended."""
         self.stay_ns = 0
         """Time inside the window, from the intended one on, of the requests that ended in it."""
         self.service_ns = 0
@@ -95,6 +101,9 @@ class Recorder(Observer):
         self.requests_over_time.merge(other.requests_over_time)
         self.storage_ttft.merge(other.storage_ttft)
         self.cache_call_ns += other.cache_call_ns
+        self.room_wait_ns += other.room_wait_ns
+        self.room_waits += other.room_waits
+        self.room_waits_at_end += other.room_waits_at_end
         self.stay_ns += other.stay_ns
         self.service_ns += other.service_ns
         self.lookups.update(other.lookups)
@@ -281,6 +290,14 @@ class Recorder(Observer):
 
     def cache_call(self, from_ns: int, to_ns: int) -> None:
         self.cache_call_ns += self._overlap(from_ns, to_ns)
+
+    def room_wait(self, from_ns: int, to_ns: int, writes: int) -> None:
+        inside_ns = self._overlap(from_ns, to_ns)
+        if not inside_ns:
+            return
+        self.room_wait_ns += inside_ns
+        self.room_waits += writes
+        self.room_waits_at_end += writes if to_ns >= self.window_end_ns else 0
 
     def request(self, record: RequestRecord) -> None:
         if not self._inside(record.finished_ns):

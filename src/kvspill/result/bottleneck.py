@@ -218,8 +218,11 @@ def _storage(result: Result, whole: str) -> _Service:
         return _Service(Binds.DEVICE, f"{whole}, and storage stood still for a part of it", stalled.remedy)
     busy = {tier.tier: busy_ms(result, tier.tier) for tier in result.tiers}
     inside_ms, calls_ms = sum(busy.values()), 1000 * (result.number("total_storage_io_time") or 0.0)
-    if crowded := result.warning(CROWDED.code):
-        return _Service(Binds.ROOM, f"{whole}, much of it waiting for room in the last tier", crowded.remedy)
+    crowded, waits = result.warning(CROWDED.code), _room_share(result, busy, calls_ms)
+    if crowded is not None and waits is not None:
+        return _Service(
+            Binds.ROOM, f"{whole}, {waits:.0%} of it waiting for room in the last tier", crowded.remedy
+        )
     if not inside_ms or inside_ms < _DOMINATES * calls_ms:
         fewer = fewer_at_once(less(result.config), has_server_each(result))
         if result.config.get("max_concurrent_allocs") == 0:
@@ -244,6 +247,20 @@ def _storage(result: Result, whole: str) -> _Service:
         what += ": memory and processors set the pace, no drive took part"
         return _Service(Binds.MEMORY, what, "Name a directory on a drive to learn about that drive.")
     return _device(result, whole, busy[slowest] / inside_ms)
+
+
+def _room_share(result: Result, busy: dict[str, float], calls_ms: float) -> float | None:
+    """The share of cache I/O that is waits for room in the last tier; None where another part is larger."""
+    room_ms = min(calls_ms, 1000 * (result.number("total_room_wait_time") or 0.0))
+    if not room_ms:
+        return None
+    of_storage = [busy_ms(result, "storage", f"_{part}") for part in ("device", "queue", "host")]
+    parts_ms = [*of_storage, *(ms for tier, ms in busy.items() if tier != "storage")]
+    # Operations of a batch go on side by side: of the time of the calls they have what the waits leave.
+    inside_ms, left_ms = sum(busy.values()), calls_ms - room_ms
+    known_ms = min(inside_ms, left_ms)
+    largest_ms = max(parts_ms) * known_ms / inside_ms if inside_ms else 0.0
+    return room_ms / calls_ms if room_ms > max(largest_ms, left_ms - known_ms) else None
 
 
 def _processor(result: Result, whole: str) -> _Service:

@@ -108,6 +108,15 @@ class Measured:
         return self.recorder.cache_call_ns / NS_PER_SEC
 
     @property
+    def room_wait_seconds(self) -> float:
+        return self.recorder.room_wait_ns / NS_PER_SEC
+
+    @property
+    def room_wait_share(self) -> float:
+        """The part of the cache's time in which requests waited for room in the last tier."""
+        return min(1.0, ratio(self.recorder.room_wait_ns, self.recorder.cache_call_ns) or 0.0)
+
+    @property
     def storage_busy_seconds(self) -> float:
         """Time in which the storage was at work on a read or a write."""
         return sum(self._columns.get(BUSY, ())) / NS_PER_SEC

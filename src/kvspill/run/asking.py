@@ -293,8 +293,12 @@ def _said(config: Config, profile: Profile) -> Status:
 
 
 def _device_binds(result: Result) -> bool:
-    """Whether a faster device would be felt at all, and it was this device alone that was measured."""
-    return others_used_device(result) is None and bottleneck(result).binds in (Binds.DEVICE, Binds.DEPTH)
+    """Whether a faster device may be felt at all, and it was this device alone that was measured.
+
+    Room is free the sooner, the faster those are served who hold it: the model has the same capacity.
+    """
+    binds = (Binds.DEVICE, Binds.DEPTH, Binds.ROOM)
+    return others_used_device(result) is None and bottleneck(result).binds in binds
 
 
 def virtual_seconds(config: Config) -> float:

@@ -331,7 +331,6 @@ def test_lateness_stands_beside_the_latency_that_includes_it() -> None:
         ("simulated", {"simulated": True}),
         ("modelled_tier", {"tiers": (tier(Tier.GPU, modelled=True), tier(Tier.STORAGE))}),
         ("not_direct", {"tiers": (tier(Tier.STORAGE, direct_io=False),)}),
-        ("crowded", {"tiers": (tier(Tier.STORAGE, crowded_puts=3),)}),
         ("late_arrivals", {"lateness_ns": (ns(1),)}),
         ("shed", {"shed": 3}),
         ("half_done", {"under_way": 1}),

@@ -223,6 +223,17 @@ COUNTS = (
         views=(column(3, "Total I/O Time (s)"),),
     ),
     Metric(
+        "total_room_wait_time",
+        "s",
+        "the part of total_storage_io_time in which writes waited for room in the last tier, because all "
+        "that it kept was in use",
+        "How much of the cache's time its capacity costs.",
+        "A sum over concurrent requests, as total_storage_io_time; with --write-policy back also of writes "
+        "that no request waits for.",
+        lambda m: m.room_wait_seconds,
+        about=(Area.STORAGE,),
+    ),
+    Metric(
         "total_generation_time",
         "s",
         "sum over completed requests of the time spent generating (simulated compute)",

@@ -15,13 +15,21 @@ CLIENT_BOUND = Kind(
 CROWDED = Kind(
     "crowded",
     "writes waited for room",
-    "{puts} waited for room, because everything in the {tier} tier was in use. Its capacity "
-    "limited concurrency as fewer servers would: latency includes the wait, and throughput is that of fewer "
-    "concurrent requests.",
+    "{puts} waited for room, {waited} in all, {share:.0%} of the I/O time, because everything in the {tier} "
+    "tier was in use. Its capacity limited concurrency as fewer servers would: latency includes the wait, "
+    "and throughput is that of fewer concurrent requests.",
     "Raise {flag}, or use {fewer}.",
     severity=Severity.SERIOUS,
     spoils=(Spoils.RANK, Spoils.SUBMISSION),
     means="the entries in use did not fit in the last tier",
+)
+ROOM_WAITS = Kind(
+    "room_waits",
+    "a few writes waited for room",
+    "{puts} waited for room, {waited} in all, {share:.1%} of the I/O time, because everything in the {tier} "
+    "tier was in use.",
+    "Raise {flag} if that is too much.",
+    touches=(Area.LATENCY,),
 )
 STRAGGLERS = Kind(
     "stragglers",

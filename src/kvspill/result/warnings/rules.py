@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from kvspill.measure.steady import NOT_STEADY, TOO_SHORT
-from kvspill.records import Outcome, Tier
+from kvspill.records import Outcome, Tier, Verb
 from kvspill.result.honesty import CLIENT_BOUND_SHARE, DRAM_WAIT_SHARE, lateness_p99_ms
 from kvspill.result.load import beyond_servers, fewer_at_once, shares
 from kvspill.result.measured import Measured
@@ -27,6 +27,8 @@ MIN_COMPARED_BYTES = 64 << 20
 """Below this volume a file system's own blocks and other programs drown the comparison."""
 MUCH_BYTES = 1 << 30
 FEW_TRIALS = 3
+ROOM_COST = 0.05
+"""Below this share of the I/O time the waits for room change no figure by more than chance does."""
 MISSES_COST = 0.03
 """Below this share of misses more room would change little for the users."""
 _NAMES = {Tier.GPU: "GPU", Tier.CPU: "DRAM", Tier.STORAGE: "storage"}
@@ -106,13 +108,11 @@ def _room(measured: Measured) -> Iterator[Caution]:
     """C3: what falls out of the last tier inside the window; C4: what had to wait for room in it."""
     if not measured.facts.tiers:
         return
-    last, crowded = measured.facts.tiers[-1].tier, measured.facts.tiers[-1].crowded_puts
+    last = measured.facts.tiers[-1].tier
     dropped = measured.recorder.evictions[last, None]
     flag = "--storage-capacity-gb" if last is Tier.STORAGE else f"--{last.value}-mem-gb"
-    if crowded:
-        settings = measured.settings
-        fewer = fewer_at_once(settings.less, settings.server_each)
-        yield loads.CROWDED.of(tier=_NAMES[last], puts=counted(crowded, "write"), flag=flag, fewer=fewer)
+    if measured.recorder.room_waits:
+        yield _waits(measured, last, flag)
     if dropped:
         yield _dropped(measured, _NAMES[last], dropped, flag)
     counters = measured.facts.tiers[-1].counters
@@ -122,6 +122,22 @@ def _room(measured: Measured) -> Iterator[Caution]:
         share = min(1.0, lost / max(1, measured.recorder.lookups.total()))
         entries = counted(lost, "entry", "entries")
         yield devices.STORE_DROPPED.of(entries=entries, restarts=restarts, share=share)
+
+
+def _waits(measured: Measured, last: Tier, flag: str) -> Caution:
+    """Writes that waited for room in the window, and what that cost."""
+    recorder, settings = measured.recorder, measured.settings
+    lane, share = recorder.lane(last, Verb.WRITE), measured.room_wait_share
+    asked = lane.op_count + lane.in_flight_at_end + recorder.room_waits_at_end
+    kind = loads.CROWDED if share >= ROOM_COST else loads.ROOM_WAITS
+    return kind.of(
+        tier=_NAMES[last],
+        puts=f"{recorder.room_waits:,} of {counted(max(asked, recorder.room_waits), 'write')}",
+        waited=duration(1000 * measured.room_wait_seconds),
+        share=share,
+        flag=flag,
+        fewer=fewer_at_once(settings.less, settings.server_each),
+    )
 
 
 def _dropped(measured: Measured, tier: str, dropped: int, flag: str) -> Caution:
