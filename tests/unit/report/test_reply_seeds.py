@@ -68,7 +68,7 @@ def test_a_measured_answer_near_its_target_doubts_its_seed(p95_ms: float, near: 
     text = " ".join(replied(of_level(3, interactive=(60, 9, p95_ms, "missed"))))
     doubt = "One draw of users was measured and the target is near: another --seed may answer otherwise."
     assert (doubt in text) is near
-    shown = "(p95 of 60 in 2 windows); the target is 50 ms."
+    shown = "(p95 of 60 requests in 2 windows); the target is 50 ms."
     assert f"added {duration(p95_ms)} to interactive requests {shown}" in text
 
 

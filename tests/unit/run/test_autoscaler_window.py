@@ -291,3 +291,23 @@ def test_storage_that_is_only_written_is_never_called_idle(requests: int, passes
     found = judged(monitor)
     assert (found.passes, found.enough) == (passes, False)
     assert text in found.text
+
+
+@pytest.mark.parametrize(
+    ("answered_ms", "counted"), [((900, 900), (32, 32)), ((1, 1), (0, 2)), ((), (30, 30))]
+)
+def test_closed_users_who_wait_beyond_the_target_are_late_but_beside_answers_that_keep_it_s16(
+    answered_ms: tuple[int, ...], counted: tuple[int, int]
+) -> None:
+    monitor = WindowMonitor(None, "added", closed=True)
+    for number, ms in enumerate(answered_ms):
+        monitor.request(served(1 + number, ms, qos=QoS.INTERACTIVE))
+    ages = array("b", [QoS.INTERACTIVE] * 40), array("q", [9 * NS_PER_SEC] * 30 + [1] * 10)
+    monitor.waiting = lambda _at_ns: ages
+    target = SloTarget("added", 95.0, {QoS.INTERACTIVE: 50.0})
+    options = SearchOptions("slo", 1, 1, 9, Pace(NS_PER_SEC), 0, 9 * NS_PER_SEC, slo=target)
+    mode = SloMode(options)
+    judgement = mode.judge(monitor.measure(10 * NS_PER_SEC, 10))
+    assert judgement.passes is (counted[0] == 0)
+    block = mode._class(monitor.measure(10 * NS_PER_SEC, 10), QoS.INTERACTIVE, 50.0)
+    assert (block["violations"], block["requests"]) == counted

@@ -1,5 +1,6 @@
 """What the answer to a question rests on: the load that decided, its classes, and the worst of them."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -42,14 +43,14 @@ def also_late(reply: Reply) -> list[str]:
         return []
     allowed, decider = f"{100 - reply.config.slo_percentile:g}%", _decider(reply)
     return [
-        f"{name}: {_with_late(block)}, certainly more than the {allowed} allowed."
+        f"{name}: {_late_of(block)}, certainly more than the {allowed} allowed."
         for name, block in _classes(reply).items()
         if block["verdict"] == "no verdict" and name != decider and _surely_late(reply, block)
     ]
 
 
-def _with_late(block: Mapping[str, Any]) -> str:
-    return f"{counted(int(block['requests']), 'request')}, {block['violations']:,} late{_waiting(block)}"
+def _late_of(block: Mapping[str, Any]) -> str:
+    return f"{block['violations']:,} of {block['requests']:,} late{_waiting(block)}"
 
 
 def _waiting(block: Mapping[str, Any]) -> str:
@@ -91,7 +92,7 @@ def few_requests(reply: Reply) -> dict[str, str]:
     """The classes that are not judged though they have users, each with its requests in words."""
     idle, blocks = without_users(reply), _classes(reply)
     return {
-        name: _with_late(blocks[name]) if requests else "no requests"
+        name: _late_of(blocks[name]) if requests else "no requests"
         for name, requests in not_judged(reply).items()
         if name not in idle
     }
@@ -144,21 +145,32 @@ def evidence(reply: Reply) -> str:
     block, users = classes[name], with_load(reply).strip().capitalize()
     requests, actual_ms, limit_ms = block["requests"], block["actual_ms"], block["target_ms"]
     target, rank = f"the target is {target_time(limit_ms)}", f"p{reply.config.slo_percentile:g}"
-    is_late = reply.status is Status.NO
-    if requests < MIN_COMPLETIONS or actual_ms is None or (is_late and actual_ms <= limit_ms):
+    is_late, completed = reply.status is Status.NO, promised_completed(block)
+    # Of few that completed no percentile is shown, and of no lateness one that those who wait are not in.
+    if completed < MIN_COMPLETIONS or actual_ms is None or (is_late and actual_ms <= limit_ms):
         were = "was" if block["violations"] == 1 else "were"
         late = f"{block['violations']:,} of {counted(requests, f'{name} request')} {were} late"
-        late += _waiting(block)
+        few = is_late and requests < MIN_COMPLETIONS and _surely_late(reply, block)
         allowed = f"{100 - reply.config.slo_percentile:g}%"
-        if is_late and requests < MIN_COMPLETIONS and _surely_late(reply, block):
-            few = "too few for a verdict on the class's latency"
-            return f"{users}, {late}: {few}, but certainly more than the {allowed} allowed; {target}."
-        return f"{users}, {late} ({allowed} allowed); {target}."
+        allowed = f"certainly more than the {allowed} allowed" if few else f"{allowed} are allowed"
+        return f"{users}, {late}{_waiting(block)}, {allowed}; {target}."
     if reply.config.slo_latency == "added":
         what = f"queue and storage added {duration(actual_ms)} to {name} requests"
     else:
         what = f"{name} requests took {duration(actual_ms)}, {LATENCIES[reply.config.slo_latency]}"
-    return f"{users}, {what} ({rank} of {promised_completed(block):,}{_of_windows(reply)}); {target}."
+    return f"{users}, {what} ({rank} of {counted(completed, 'request')}{_of_windows(reply)}); {target}."
+
+
+def measured_time(reply: Reply) -> str:
+    """For how long the load that the answer rests on was measured, and why no longer."""
+    found = decided(reply)
+    if found is None or not found.get("measured_seconds"):
+        return ""
+    how = "simulated" if reply.result.simulated else "measured"
+    text = f"That was {how} for {found['measured_seconds']:,.0f} s"
+    if reply.status is not Status.NO or not found["clear"] or found.get("windows", 1) > 1:
+        return f"{text}."
+    return f"{text}, and no longer: so many were late that more time would change nothing."
 
 
 def unjudged(reply: Reply, name: str, requests: str) -> str:
@@ -166,7 +178,7 @@ def unjudged(reply: Reply, name: str, requests: str) -> str:
     block = _classes(reply)[name]
     if not block["requests"]:
         return f"{name}: no requests{with_load(reply)}, not judged; give a longer --duration."
-    return f"{name}: {requests}, too few to say that it keeps its target ({MIN_COMPLETIONS} are needed)."
+    return f"{name}: {requests}, not judged ({MIN_COMPLETIONS} needed)."
 
 
 def shared_device(reply: Reply) -> str:
@@ -203,14 +215,20 @@ def with_load(reply: Reply) -> str:
 
 
 def worst(reply: Reply) -> tuple[float, str] | None:
-    """The class that decided: the furthest beyond its target or nearest to it, latency by the target."""
-    classes = {name: block for name, block in _classes(reply).items() if block["actual_ms"] is not None}
+    """The class that decided: the furthest beyond its target or nearest to it, latency by the target.
+
+    A class of which nobody was answered is further beyond it than any other.
+    """
+    classes = {name: block for name, block in _classes(reply).items() if block["requests"]}
     wanted = {Status.NO: "missed", Status.YES: "met"}.get(reply.status)
     chosen = {name: block for name, block in classes.items() if block["verdict"] == wanted}
     if reply.status is Status.NO and not chosen:
         chosen = {name: block for name, block in classes.items() if _surely_late(reply, block)}
-    shares = ((block["actual_ms"] / block["target_ms"], name) for name, block in (chosen or classes).items())
-    return max(shares, default=None)
+    return max(((_beyond(block), name) for name, block in (chosen or classes).items()), default=None)
+
+
+def _beyond(block: Mapping[str, Any]) -> float:
+    return math.inf if block["actual_ms"] is None else block["actual_ms"] / block["target_ms"]
 
 
 def _surely_late(reply: Reply, block: Mapping[str, Any]) -> bool:

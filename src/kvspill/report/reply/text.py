@@ -11,6 +11,7 @@ from kvspill.report.reply.evidence import (
     each_answer,
     evidence,
     few_requests,
+    measured_time,
     no_user,
     not_judged,
     remedy_of_unjudged,
@@ -200,7 +201,7 @@ def _reasons(reply: Reply) -> Iterator[str]:
         limited,
         *draws,
         *held,
-        evidence(reply),
+        " ".join(filter(None, (evidence(reply), measured_time(reply)))),
     )
     yield from filter(None, (*said, *also_late(reply), _open(reply)))
     for name, requests in few_requests(reply).items():

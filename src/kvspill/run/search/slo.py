@@ -38,7 +38,7 @@ class SloMode(BracketSearch):
         """For each of a class's requests 1 where it missed its target, and its batch.
 
         Failures count. So does with open arrivals who has waited longer than the target, as its latency
-        counts waits; the waits of closed users are bounded, and theirs count where they leave no doubt.
+        counts waits; the waits of closed users are bounded, and theirs count where few were answered.
         """
         if self._options.drain:
             return self._counted(measure, qos, waiting=True)
@@ -47,14 +47,31 @@ class SloMode(BracketSearch):
     def _closed(self, measure: StageMeasure, qos: QoS) -> tuple[tuple[Longs, Longs], bool]:
         """The same of closed users, and whether the class clearly fails, whatever follows.
 
-        Enough answers speak for themselves: who waits at the end of a window would count too much.
+        Enough answers speak for themselves: who waits at the end of a window would count too much. So would
+        they beside a few answers that keep the target.
         """
         answered = self._counted(measure, qos, waiting=False)
-        if len(answered[0]) >= MIN_COMPLETIONS:
+        if len(answered[0]) >= MIN_COMPLETIONS or self._has_hope(answered[0]):
             return answered, self._is_certain(measure, qos, *answered)
         every = self._counted(measure, qos, waiting=True)
-        certain = self._is_certain(measure, qos, *every)
-        return (every if certain else answered), certain
+        return every, self._is_certain(measure, qos, *every)
+
+    def _is_clear(self, measure: StageMeasure, qos: QoS) -> bool:
+        """Whether a class surely fails; waits of closed users alone end no stage whose users may catch up."""
+        if self._options.drain:
+            return self._surely(measure, *self._late(measure, qos))
+        certain = self._closed(measure, qos)[1]
+        return certain or self._surely(measure, *self._counted(measure, qos, waiting=False))
+
+    def _lacks(self, measure: StageMeasure, qos: QoS, total: int) -> bool:
+        """Whether a class needs more requests; those that wait bring it no nearer, unless it surely fails."""
+        if not self._options.drain and not self._closed(measure, qos)[1]:
+            total = len(self._counted(measure, qos, waiting=False)[0]) or total
+        return total < MIN_COMPLETIONS
+
+    def _has_hope(self, answered: Longs) -> bool:
+        """Whether those who were answered keep the target."""
+        return len(answered) > 0 and float(answered.mean()) <= self._allowed
 
     def _counted(self, measure: StageMeasure, qos: QoS, *, waiting: bool) -> tuple[Longs, Longs]:
         """The same with or without those that wait; failures and waits are taken for the last batch's."""
@@ -69,11 +86,11 @@ class SloMode(BracketSearch):
         """Whether a class of closed users clearly misses its target, whatever follows in the longest window.
 
         Who has waited beyond the target is late whenever the answer comes, and the others can ask no more
-        often than on storage that takes no time. Answers that keep the target leave hope.
+        often than on storage that takes no time.
         """
         options, rows = self._options, measure.rows.classes[qos]
         answered = self._counted(measure, qos, waiting=False)[0]
-        if len(answered) and answered.mean() <= self._allowed:
+        if self._has_hope(answered):
             return False
         drawn = options.highest * options.class_shares.get(qos, 1.0)
         users = min(options.highest, drawn + DRAWN_SIGMAS * math.sqrt(drawn))
@@ -110,9 +127,9 @@ class SloMode(BracketSearch):
             intervals = [share_interval(*of_class, measure.rows.batches) for of_class in rows.values()]
             clear = bool(intervals) and all(high <= self._allowed for _low, high in intervals)
         else:
-            clear = any(self._surely(measure, *rows[qos]) for qos in failing)
-        # A class without a single completion has no users: no time would help.
-        few = [total for _late, total in counts.values() if 0 < total < MIN_COMPLETIONS]
+            clear = any(self._is_clear(measure, qos) for qos in failing)
+        # A class without a single request has no users: no time would help.
+        few = [qos for qos, (_late, total) in counts.items() if total and self._lacks(measure, qos, total)]
         enough = bool(shares) and not few
         limits_ms = self._slo.limits_ms
         own = any(measure.rows.own_late_ms > OWN_SHARE * limits_ms[qos] for qos in failing)
