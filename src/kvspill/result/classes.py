@@ -1,6 +1,7 @@
 """Why a service class missed its target or has no verdict, in words (S11)."""
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from kvspill.measure import priorities
@@ -14,8 +15,25 @@ LATENCIES = {
     "storage-ttft": "queue wait and the cache's work before the first token",
 }
 """What a target may be of (--slo-latency), in words."""
+NEAR_SHARE = 0.1
+"""So near to its target another measurement may find a percentile on the other side of it."""
 LATE_SHARE = 0.05
 """A p95 is held where no larger share of the requests is above it."""
+
+
+def goes_towards(target_ms: float, windows_ms: Sequence[float | None]) -> bool:
+    """Whether each window came nearer to the target than the one before, and the last nearly reached it."""
+    known = [value for value in windows_ms if value is not None]
+    steps = [after - before for before, after in pairwise(known)]
+    if not steps or abs(known[-1] - target_ms) > 2 * NEAR_SHARE * target_ms:
+        return False
+    side = 1 if known[0] <= target_ms else -1
+    return all(side * step > 0 for step in steps)
+
+
+def is_near(target_ms: float, actual_ms: float, windows_ms: Sequence[float | None]) -> bool:
+    """Whether a class is so near to its target, or on its way there, that another run may say otherwise."""
+    return abs(actual_ms - target_ms) <= NEAR_SHARE * target_ms or goes_towards(target_ms, windows_ms)
 
 
 def waited(entry: QosClass) -> bool:

@@ -154,8 +154,8 @@ def test_where_windows_differ_the_answer_says_that_this_is_the_limit() -> None:
     assert text[0].endswith(", or give --duration 150.")
     assert "holds about 12 users (measured; 13 do not keep the target)." in " ".join(text)
     assert (
-        "With 16 users, queue and storage added 290.0 ms to responsive requests (p95 of 900 requests in 6 windows)"
-        in " ".join(text)
+        "With 16 users, queue and storage added 290.0 ms to responsive requests (p95 of 900 requests in "
+        "6 windows)" in " ".join(text)
     )
     assert [line for line in text if line.startswith("What would help: ")], "as its page says, too"
     assert document(reply, [])["at_the_limit"] is True
@@ -222,7 +222,9 @@ def test_a_no_of_few_requests_counts_the_late_ones_s11() -> None:
         waiting.autoscaling_stats[-1]["levels"][0]["classes"][name]["waiting"] = 7
     whole = " ".join(replied(waiting))
     assert "batch: 12 of 31 late (7 of them still waiting at the end), certainly more than" in whole
-    assert "9 of 25 responsive requests were late (7 of them still waiting at the end), certainly more" in whole
+    assert (
+        "9 of 25 responsive requests were late (7 of them still waiting at the end), certainly more" in whole
+    )
     assert "batch: 12 of 31 late, certainly more than the 5% allowed." in replied(result)
     reply = Reply(Status.NO, 5, Config(), result, Bracket(2, 3, True), None, None, None)
     (warning,) = (item for item in answered(reply).warnings if item.code == "not_judged")
@@ -240,7 +242,9 @@ def test_a_no_rests_on_the_class_whose_late_requests_no_chance_explains_s11() ->
     )
     assert sum("responsive" in line for line in text if not line.startswith("Target:")) == 1
     unsure = replied(of_level(5, interactive=few["interactive"]))
-    assert "With 5 users, 1 of 5 interactive requests was late, 5% are allowed; the target is 50 ms." in unsure
+    assert (
+        "With 5 users, 1 of 5 interactive requests was late, 5% are allowed; the target is 50 ms." in unsure
+    )
 
 
 def test_a_limit_that_is_open_is_said_with_the_limit() -> None:
@@ -333,22 +337,60 @@ def test_the_settings_say_how_many_servers_the_users_share_where_they_have_not_o
 
 def test_no_percentile_is_of_the_few_that_completed_beside_those_that_wait_s11() -> None:
     """It would be the 51 late requests' latency without the 38 that are the latest."""
-    result = of_level(100, responsive=(51, 51, 18461.7, "missed"), batch=(11, 11, 20276.0, "no verdict"))
+    result = of_level(5, responsive=(51, 51, 18461.7, "missed"), batch=(11, 11, 20276.0, "no verdict"))
     level = result.autoscaling_stats[-1]["levels"][0]
     level["classes"]["responsive"]["waiting"] = 38
     level.update(measured_seconds=18.9, windows=1)
     text = replied(result)
     assert (
-        "With 100 users, 51 of 51 responsive requests were late (38 of them still waiting at the end), 5% are "
-        "allowed; the target is 300 ms. That was measured for 19 s, and no longer: so many were late that "
-        "more time would change nothing." in text
+        "With 5 users, 51 of 51 responsive requests were late (38 of them still waiting at the end), 5% "
+        "are allowed; the target is 300 ms. That was measured for 19 s, and no longer: so many were late "
+        "that more time would change nothing." in text
     )
     assert "batch: 11 of 11 late, not judged (50 needed)." in text
 
 
 def test_a_class_of_which_nobody_was_answered_can_be_the_evidence_s16() -> None:
-    result = of_level(100, interactive=(40, 40, None, "no verdict"), batch=(60, 9, 1100.0, "missed"))
+    result = of_level(5, interactive=(40, 40, None, "no verdict"), batch=(60, 9, 1100.0, "missed"))
     result.autoscaling_stats[-1]["levels"][0]["classes"]["interactive"]["waiting"] = 40
-    text = replied(of_level(100, interactive=(40, 40, None, "no verdict")))
-    assert [line for line in text if line.startswith("With 100 users, 40 of 40 interactive requests were late")]
-    assert [line for line in replied(result) if line.startswith("interactive: 40 of 40 late (40 of them still")]
+    text = replied(of_level(5, interactive=(40, 40, None, "no verdict")))
+    assert [line for line in text if line.startswith("With 5 users, 40 of 40 interactive requests were late")]
+    assert [
+        line for line in replied(result) if line.startswith("interactive: 40 of 40 late (40 of them still")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("status", "windows", "p95_ms", "said"),
+    [
+        (
+            Status.YES,
+            [816.0, 966.0],
+            938.0,
+            "At the limit: the p95 of batch is 938.0 ms of 1 s, rising from window to window "
+            "(816.0 ms, 966.0 ms); another run may say no.",
+        ),
+        (
+            Status.NO,
+            [1060.0],
+            1060.0,
+            "At the limit: the p95 of batch is 1.060 s of 1 s; another run may say yes.",
+        ),
+        (Status.YES, [500.0, 600.0], 550.0, None),
+    ],
+)
+def test_an_answer_near_its_target_says_so_below_its_first_line(
+    status: Status, windows: list[float], p95_ms: float, said: str | None
+) -> None:
+    verdict = "met" if status is Status.YES else "missed"
+    result = of_level(4, batch=(137, 4, p95_ms, verdict))
+    for level in result.autoscaling_stats[-1]["levels"]:
+        level.update(passes=status is Status.YES, clear=False, enough=True, windows=len(windows))
+        level["classes"]["batch"]["by_window_ms"] = windows
+    bracket = Bracket(4, None, True) if status is Status.YES else Bracket(None, 4, True)
+    reply = Reply(status, 4, Config(), result, bracket, None, None, None)
+    found = [line for line in list(lines(reply))[:2] if line.startswith("At the limit")]
+    assert found == ([] if said is None else [said])
+    assert document(reply, [])["near_the_limit"] is (said is not None)
+    result.autoscaling_stats[-1]["levels"][0]["clear"] = True
+    assert not document(reply, [])["near_the_limit"], "no chance decides"

@@ -149,7 +149,9 @@ def test_the_sentence_has_the_figure_that_was_judged(
     assert level["classes"] == last["slo"]["classes"] == promise_of(result)["classes"]  # type: ignore[index]
     assert level["windows"] > 1, "the answer was judged by one window alone"
     windows = level["windows"]
-    shown = [f"(p95 of {block['requests']:,} requests in {windows} windows)" for block in level["classes"].values()]
+    shown = [
+        f"(p95 of {block['requests']:,} requests in {windows} windows)" for block in level["classes"].values()
+    ]
     assert any(count in " ".join(found["text"]) for count in shown)
 
 

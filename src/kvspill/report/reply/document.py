@@ -5,7 +5,7 @@ from typing import Any
 
 from kvspill.report.reply.asked import targets_ms
 from kvspill.report.reply.evidence import not_judged, without_users, written_bytes
-from kvspill.report.reply.held import is_at_the_limit
+from kvspill.report.reply.held import is_at_the_limit, near_limit
 from kvspill.report.reply.text import answered, lines, place
 from kvspill.result.answer import answer, in_memory
 from kvspill.run.asking import Reply
@@ -39,6 +39,7 @@ def document(reply: Reply, files: Sequence[str]) -> dict[str, Any]:
         "fewest_users_that_failed": reply.bracket.failed,
         "concluded": reply.bracket.concluded,
         "at_the_limit": is_at_the_limit(reply),
+        "near_the_limit": bool(near_limit(reply)),
         "modelled_users": reply.modelled_users,
         "modelled_users_at_twice_the_speed": reply.modelled_users_at_twice,
         "may_hold_more_at_twice_the_speed": reply.at_twice_is_a_bound,

@@ -4,12 +4,14 @@ import math
 from typing import Any
 
 from kvspill.measure.priorities import MIN_COMPLETIONS
+from kvspill.report.reply.evidence import decided, worst
 from kvspill.result.answer import Status, in_memory
 from kvspill.result.bottleneck import Binds, bottleneck, io_limited, others_used_device
+from kvspill.result.classes import goes_towards, is_near
 from kvspill.result.warnings.certainty import AUTOSCALING_INCONCLUSIVE
 from kvspill.run.asking import SIMULATED_TIMES, Reply, beyond
 from kvspill.run.verdict import at_the_limit
-from kvspill.texts import counted, listed
+from kvspill.texts import counted, duration, listed, target_time
 
 _LONGER = 2.0
 """Windows of this many times the length, where those of an answer differ."""
@@ -20,6 +22,24 @@ _RESERVE = 1.25
 def is_at_the_limit(reply: Reply) -> bool:
     """Whether there is no verdict because the windows of the users that were asked about differ."""
     return reply.status is Status.UNDECIDED and at_the_limit(reply.result, reply.users)
+
+
+def near_limit(reply: Reply) -> str:
+    """That another run may answer otherwise, where the class that decided is near its target; else empty."""
+    found, name = decided(reply), (worst(reply) or (0.0, ""))[1]
+    if found is None or not name or found["clear"] or found["level"] != reply.users:
+        return ""
+    block, other = found["classes"][name], {Status.YES: "no", Status.NO: "yes"}.get(reply.status)
+    target_ms, actual_ms, windows_ms = block["target_ms"], block["actual_ms"], block.get("by_window_ms", ())
+    if other is None or actual_ms is None or not is_near(target_ms, actual_ms, windows_ms):
+        return ""
+    rank, of = f"p{found['percentile']:g}", f"{duration(actual_ms)} of {target_time(target_ms)}"
+    text = f"At the limit: the {rank} of {name} is {of}"
+    if goes_towards(target_ms, windows_ms):
+        known = [ms for ms in windows_ms if ms is not None]
+        way = "rising" if known[-1] > known[0] else "falling"
+        text += f", {way} from window to window ({', '.join(map(duration, known))})"
+    return f"{text}; another run may say {other}."
 
 
 def differ(reply: Reply) -> bool:

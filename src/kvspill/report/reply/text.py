@@ -30,6 +30,7 @@ from kvspill.report.reply.held import (
     is_at_the_limit,
     limit,
     model_is_refuted,
+    near_limit,
     no_gain,
 )
 from kvspill.report.reply.lateness import by_target
@@ -195,6 +196,7 @@ def _reasons(reply: Reply) -> Iterator[str]:
     held = (limit(reply), headroom(reply))
     draws = (" ".join(filter(None, (no_user(reply), _missed_by_model(reply)))), _seeds(reply))
     said = (
+        near_limit(reply),
         unused_storage(reply.result),
         others,
         shared_device(reply),

@@ -2,6 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +18,7 @@ VISITS_MAX = 6
 """A failure that is in doubt and decides the answer is measured so often, where time allows."""
 LOOKS, LOOKS_MAX = 3, 20
 """The highest load is often the one that was asked about: how often it is measured before fewer users are
-looked at, and in all, as far as the time allows."""
+looked at or where it passes near its target, and in all, as far as the time allows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +105,10 @@ class BracketSearch(ABC):
         """How many windows a level is judged by."""
         return len(self._windows[level])
 
+    def measures(self, level: int) -> Sequence[StageMeasure]:
+        """These windows, each by itself."""
+        return self._windows[level]
+
     def windows_passed(self, level: int) -> int:
         """How many of them pass, each by itself."""
         return sum(self.judge(measure).passes for measure in self._windows[level])
@@ -121,7 +126,8 @@ class BracketSearch(ABC):
             if low is None:
                 return None
             # A confirmation that fails widens the bracket downwards, and the search goes on from there.
-            if await self._confirm(levels, low) and self._ask_again(levels, LOOKS_MAX) is None:
+            kept = await self._confirm(levels, low) and self._ask_again(levels, LOOKS_MAX) is None
+            if kept and not self._once_more(levels, low.level):
                 return self.confirmed
 
     async def _hold(self, levels: Levels, level: int, action: str, reason: str) -> Held:
@@ -153,6 +159,16 @@ class BracketSearch(ABC):
         if together.passes:
             self.confirmed = Held(low.level, held.measure, together)
         return together.passes
+
+    def _once_more(self, levels: Levels, level: int) -> bool:
+        """Whether the highest load passes so near to its target that another window should say so, too."""
+        if level != self._options.highest or self.windows(level) >= LOOKS or not levels.time_for(0):
+            return False
+        return not self.held[level].judgement.clear and self.is_near(level)
+
+    def is_near(self, level: int) -> bool:  # noqa: ARG002 - a mode without a latency target knows none
+        """Whether a level that passes may fail another time."""
+        return False
 
     def _next(self) -> tuple[int, str, str] | None:
         """The next level to hold, or None where the bracket is narrow enough or a bound was reached."""

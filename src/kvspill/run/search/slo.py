@@ -9,7 +9,7 @@ import numpy as np
 from kvspill.measure.priorities import MIN_COMPLETIONS, SURE_COMPLETIONS
 from kvspill.measure.statistics import Interval, percentile
 from kvspill.records import NS_PER_MS, NS_PER_SEC, QoS
-from kvspill.result.classes import LATENCIES
+from kvspill.result.classes import LATENCIES, is_near
 from kvspill.run.search.bracket import BracketSearch, Held, Judgement
 from kvspill.run.search.controller import PATIENCE, Answer, Levels
 from kvspill.run.search.options import SearchOptions
@@ -212,6 +212,13 @@ class SloMode(BracketSearch):
             for level, held in sorted(self.held.items())
         ]
 
+    def is_near(self, level: int) -> bool:
+        return any(
+            is_near(row["target_ms"], row["actual_ms"], row["by_window_ms"])
+            for row in self._promise(level)["classes"].values()
+            if row["actual_ms"] is not None
+        )
+
     def _promise(self, level: int) -> dict[str, Any]:
         """What came of each class at a level, by all its windows together."""
         together = self.held[level].measure
@@ -222,20 +229,30 @@ class SloMode(BracketSearch):
             "windows": self.windows(level),
             "windows_passed": self.windows_passed(level),
             "measured_seconds": together.rows.seconds,
-            "classes": {qos.name.lower(): self._class(together, qos, limit) for qos, limit in limits_ms},
+            "classes": {
+                qos.name.lower(): {
+                    **self._class(together, qos, limit),
+                    "by_window_ms": [self._actual_ms(one, qos) for one in self.measures(level)],
+                }
+                for qos, limit in limits_ms
+            },
         }
+
+    def _actual_ms(self, measure: StageMeasure, qos: QoS) -> float | None:
+        """The percentile of those that completed; None without any."""
+        values_ns = measure.rows.classes[qos].chosen_ns
+        return percentile(values_ns, self._slo.percentile) / NS_PER_MS if len(values_ns) else None
 
     def _class(self, measure: StageMeasure, qos: QoS, limit_ms: float) -> dict[str, Any]:
         late, total = self._violations(measure, qos)
         rows = measure.rows.classes[qos]
-        values_ns = rows.chosen_ns
         enough = total >= MIN_COMPLETIONS
         return {
             "target_ms": limit_ms,
-            "actual_ms": percentile(values_ns, self._slo.percentile) / NS_PER_MS if len(values_ns) else None,
+            "actual_ms": self._actual_ms(measure, qos),
             "requests": total,
             "violations": late,
             "failed": rows.failed,
-            "waiting": total - len(values_ns) - rows.failed,
+            "waiting": total - len(rows.chosen_ns) - rows.failed,
             "verdict": ("met" if late <= self._allowed * total else "missed") if enough else "no verdict",
         }
