@@ -126,6 +126,7 @@ def replays(config: Config) -> bool:
 
 def ask(plan: Plan, progress: Progress) -> Reply:
     """Run what it takes; the plan has the configuration of `question`, with the users that are asked for."""
+    plan = replace(plan, asked_users=plan.config.num_users)
     return _ask_model(plan, progress) if plan.simulated else _ask_device(plan, progress)
 
 
@@ -235,7 +236,7 @@ def _ask_model(plan: Plan, progress: Progress) -> Reply:
 def ask_seeds(config: Config) -> Drawn:
     """What `kvspill can --simulate` says of the users of this question, whatever time it takes."""
     longer = config.changed(duration=virtual_seconds(config))
-    return _by_seeds(longer, simulate_aside(longer), alone=False, say=lambda _text: None)
+    return _by_seeds(longer, simulate_aside(longer, config.num_users), alone=False, say=lambda _text: None)
 
 
 def _by_seeds(config: Config, first: Result, *, alone: bool, say: Callable[[str], None]) -> Drawn:
@@ -259,7 +260,7 @@ def _other_seeds(config: Config, say: Callable[[str], None]) -> dict[int, Result
     with suppress(KeyboardInterrupt):
         for seed in next_seeds(config.seed):
             say(f"searching in virtual time with seed {seed}")
-            found[seed] = simulate_aside(config.changed(seed=seed))
+            found[seed] = simulate_aside(config.changed(seed=seed), config.num_users)
     return found
 
 

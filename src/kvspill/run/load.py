@@ -125,7 +125,7 @@ class Load:
         accountant.begin()
         engine = build_engine(config, world, stages.observer, cache, start_ns, workload, started, self.share)
         interrupts.load_begins(engine.interrupt)
-        stages.load_begins(engine, cache)
+        stages.load_begins(engine, cache, self.plan.asked_users)
         await world.sleep_until_ns(start_ns)
         late_ns = world.now_ns() - start_ns
         window_start_ns = start_ns + round(config.warmup_seconds * NS_PER_SEC)
@@ -140,7 +140,7 @@ class Load:
         if engine.interrupted is not None:
             self.ranks.stopped(engine.interrupted)
         lost = _log_cautions(log, "--log-ops", self.plan.log_ops)
-        facts = self._facts(stages.answer, engine, workload, accountant)
+        facts = self._facts(stages, engine, workload, accountant)
         stuck_ages_ns = await health.stuck_ages_ns(ended_ns, patient=engine.interrupted is None)
         self.hangs = bool(stuck_ages_ns)
         health.count_unanswered(stages.answer.recorder)
@@ -229,8 +229,9 @@ class Load:
                 task.result()
         return ended_ns
 
-    def _facts(self, stage: Stage, engine: Engine, workload: Workload, accountant: Accountant) -> RunFacts:
-        """The stage's own counts, and what holds for the whole load."""
+    def _facts(self, stages: Stages, engine: Engine, workload: Workload, accountant: Accountant) -> RunFacts:
+        """The counts of the answer's own stage, and what holds for the whole load."""
+        stage = stages.answer
         assert stage.facts is not None, "the answer's window is closed"
         io_facts = {
             "name": self.config.io_model,
@@ -243,7 +244,7 @@ class Load:
             io_facts["preset"] = asdict(engine_preset(self.config.engine))
         return replace(
             stage.facts,
-            finished_ns=self.world.now_ns(),
+            finished_ns=self.world.now_ns() if stages.answer_is_last else stage.facts.finished_ns,
             digest=engine.digest,
             interrupted=engine.interrupted,
             workload=workload.facts(),

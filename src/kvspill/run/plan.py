@@ -30,6 +30,8 @@ class Plan:
     """Which one it is of several."""
     rank: int | None = None
     """Which of several ranks this is."""
+    asked_users: int | None = None
+    """A question is about so many: of a search the figures are those of their stage, if it was held."""
     checkpoint: Path | None = None
     """Where rank 0 keeps what all ranks have measured so far."""
 

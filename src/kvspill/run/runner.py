@@ -194,10 +194,11 @@ def run_trials(
     return result
 
 
-def simulate_aside(config: Config) -> Result:
+def simulate_aside(config: Config, asked_users: int | None = None) -> Result:
     """Simulate on the way to something else: a signal ends that, too, and not the simulation alone."""
     with cut_off():
-        result = run_trials(make_plan(config, simulated=True), Progress(quiet=True))
+        plan = replace(make_plan(config, simulated=True), asked_users=asked_users)
+        result = run_trials(plan, Progress(quiet=True))
     if result.incomplete:
         raise KeyboardInterrupt
     return result

@@ -48,7 +48,8 @@ class Stage:
 
 
 class Stages:
-    """Opens and closes the windows of a load. The answer is the last stage that was held to its end.
+    """Opens and closes the windows of a load. The answer is the last stage that was held to its end, or the
+    last one with the users that a question is about.
 
     Two recorders can be listening: that of the last whole stage, which still gets its share of operations
     that end later (S4), and the one being measured.
@@ -62,19 +63,26 @@ class Stages:
         self.observer = Tee(*others)
         self._open: Stage | None = None
         self._whole: Stage | None = None
+        self._asked: Stage | None = None
         self._over = False
 
-    def load_begins(self, engine: Engine, cache: Cache) -> None:
-        """What the stages are of."""
+    def load_begins(self, engine: Engine, cache: Cache, asked_users: int | None = None) -> None:
+        """What the stages are of, and with how many users the one whose figures are wanted."""
+        self._asked_users = asked_users
         self._engine = engine
         self._cache = cache
         self._note_start(engine.start_ns)
 
     @property
     def answer(self) -> Stage:
-        """The last whole stage."""
+        """The last whole stage, of those with the users that were asked about if there is any."""
         assert self._whole is not None, "the end of the load closes a window"
-        return self._whole
+        return self._asked or self._whole
+
+    @property
+    def answer_is_last(self) -> bool:
+        """Whether no other stage was held to its end after that of the answer."""
+        return self.answer is self._whole
 
     @property
     def measuring(self) -> Recorder | None:
@@ -125,6 +133,8 @@ class Stages:
         stage.users = self._engine.users
         stage.facts = self._facts(stage.recorder, stage.recorder.window_end_ns)
         self._whole = stage
+        if stage.users == self._asked_users:
+            self._asked = stage
         self._abandon()
 
     def end(self, at_ns: int) -> None:

@@ -144,3 +144,27 @@ def test_a_watch_over_a_load_that_fails_ends_it(monkeypatch: pytest.MonkeyPatch)
     config = Config(num_users=1, duration=60.0, cpu_mem_gb=0, quiet=True)
     with pytest.raises(MemoryError):
         run_trial(Plan(config, True, UNLIMITED_BYTES), Progress(True))
+
+
+def test_the_figures_are_of_the_last_stage_with_the_users_that_were_asked_about() -> None:
+    """Beside a no, those of fewer users who were measured later would show another cause."""
+
+    async def main(world: World) -> tuple[Stages, Stages]:
+        kept = []
+        for asked_users in (2, None):
+            stages = Stages(world, None)
+            engine, cache = idle_load(world, stages)
+            stages.load_begins(engine, cache, asked_users)
+            for number, users in enumerate((2, 2, 1)):
+                engine.set_users(users)
+                stages.open(20 * number)
+                stages.close(20 * number + 10)
+            stages.end(90)
+            kept.append(stages)
+        return kept[0], kept[1]
+
+    asked, plain = run_virtual(main, 1)
+    assert (asked.answer.users, asked.answer.recorder.window_end_ns) == (2, 30)
+    assert (plain.answer.users, plain.answer.recorder.window_end_ns) == (1, 50)
+    assert plain.answer_is_last
+    assert not asked.answer_is_last

@@ -105,6 +105,9 @@ def search_sentence(result: Result) -> str:
     if not last.get("concluded", True):
         answered = result.question is not None and result.question.answer in ("yes", "no")
         return f"{text}; {'the exact limit was not found' if answered else 'the search has no answer yet'}."
+    if result.question is not None:
+        asked = result.question.users
+        return text + ("." if stage == asked else f", not of those asked about ({_level(asked)}).")
     return text + ("." if stage == last[lever] else f", not of the answer ({_level(last[lever])}).")
 
 
