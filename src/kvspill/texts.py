@@ -32,6 +32,8 @@ _SHOWN_IN_GIB = 0.01
 """So many GiB/s have two digits in three places."""
 _NEARLY_EQUAL = 1.05
 """A ratio below it is 1.0 when rounded."""
+_FEW = 5
+"""Of fewer a model gives a range."""
 MODELLED = "* modelled: times come from a device model, no byte moved on that tier."
 """What a mark in a table means."""
 
@@ -164,6 +166,14 @@ def make_console(file: IO[str], **options: Any) -> "Console":
                 yield segment if segment.control else Segment(plain(segment.text), segment.style)
 
     return Harmless(file=file, highlight=False, **options)
+
+
+def about(number: int, most: int | None = None) -> str:
+    """A number that a model gives: of few, one more or less is a large part, and no model is that exact."""
+    if number >= _FEW:
+        return f"about {number:,}"
+    above = number + 1 if most is None else max(number, min(most, number + 1))
+    return f"{max(0, number - 1)} to {above}"
 
 
 def counted(number: float, one: str, many: str = "") -> str:

@@ -33,7 +33,7 @@ from kvspill.storage.profiles import (
     profile_file,
     scaled,
 )
-from kvspill.texts import counted
+from kvspill.texts import about, counted
 from kvspill.workers import processes, workers_to_be_had
 
 SIMULATED_TIMES = 12
@@ -180,10 +180,8 @@ def held_text(modelled: int | None, users: int) -> str:
     """What the model holds, as far as it looked."""
     if modelled is None:
         return f"; how many users that holds could not be modelled within {MODEL_SECONDS_MAX:.0f} s"
-    if not modelled:
-        return "; by a model of that it does not hold a single such user"
-    most = "at least" if modelled >= beyond(users) else "about"
-    return f"; by a model of that it holds {most} {counted(modelled, 'such user')}"
+    most = f"at least {modelled:,}" if modelled >= beyond(users) else about(modelled)
+    return f"; by a model of that it holds {most} such users"
 
 
 def beyond(users: int) -> int:

@@ -139,7 +139,12 @@ def test_where_the_model_alone_says_the_limit_no_gain_is_said_too() -> None:
     assert "faster device" not in text
     held = " holds fewer than 10 users (measured; "
     assert f"{held}about 7 by the model; --users 7 would measure it)." in text
-    assert f"{held}not a single one by the model)." in " ".join(lines(replace(reply, modelled_users=0)))
+    few = " ".join(lines(replace(reply, modelled_users=0)))
+    assert f"{held}0 to 1 by the model; --users 1 would measure it)." in few, "no model knows one from none"
+    near = " ".join(lines(replace(reply, users=3, bracket=Bracket(None, 3, False), modelled_users=2)))
+    assert " holds fewer than 3 users (measured; 1 to 2 by the model; " in near, (
+        "3 were measured to be too many"
+    )
 
 
 def test_where_windows_differ_the_answer_says_that_this_is_the_limit() -> None:
@@ -340,7 +345,7 @@ def test_no_percentile_is_of_the_few_that_completed_beside_those_that_wait_s11()
     result = of_level(5, responsive=(51, 51, 18461.7, "missed"), batch=(11, 11, 20276.0, "no verdict"))
     level = result.autoscaling_stats[-1]["levels"][0]
     level["classes"]["responsive"]["waiting"] = 38
-    level.update(measured_seconds=18.9, windows=1)
+    level.update(measured_seconds=18.9, windows=1, certain=True)
     text = replied(result)
     assert (
         "With 5 users, 51 of 51 responsive requests were late (38 of them still waiting at the end), 5% "

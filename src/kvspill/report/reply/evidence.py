@@ -168,7 +168,7 @@ def measured_time(reply: Reply) -> str:
         return ""
     how = "simulated" if reply.result.simulated else "measured"
     text = f"That was {how} for {found['measured_seconds']:,.0f} s"
-    if reply.status is not Status.NO or not found["clear"] or found.get("windows", 1) > 1:
+    if not found.get("certain"):
         return f"{text}."
     return f"{text}, and no longer: so many were late that more time would change nothing."
 

@@ -11,7 +11,7 @@ from kvspill.result.classes import goes_towards, is_near
 from kvspill.result.warnings.certainty import AUTOSCALING_INCONCLUSIVE
 from kvspill.run.asking import SIMULATED_TIMES, Reply, beyond
 from kvspill.run.verdict import at_the_limit
-from kvspill.texts import counted, duration, listed, target_time
+from kvspill.texts import about, counted, duration, listed, target_time
 
 _LONGER = 2.0
 """Windows of this many times the length, where those of an answer differ."""
@@ -102,9 +102,9 @@ def limit(reply: Reply) -> str:
     else:
         text = f"{what} holds fewer than {counted(found.failed or 0, 'user')} ({kind})."
         if reply.modelled_users is not None and reply.modelled_users < (found.failed or 0):
-            about = f"about {reply.modelled_users:,}" if reply.modelled_users else "not a single one"
-            measures = f"; --users {reply.modelled_users} would measure it" if reply.modelled_users else ""
-            text = f"{text[:-2]}; {about} by the model{measures})."
+            tried, most = max(1, int(reply.modelled_users)), math.ceil(found.failed or 0) - 1
+            measures = f"; --users {tried} would measure it" if tried < reply.users else ""
+            text = f"{text[:-2]}; {about(int(reply.modelled_users), most)} by the model{measures})."
     if _is_open(reply):
         text = f"{text[:-1]}; the exact limit is open (--duration {enough_seconds(reply)} should find it)."
     faster = reply.modelled_users_at_twice
@@ -113,8 +113,8 @@ def limit(reply: Reply) -> str:
     elif faster == 0:
         text += f" Twice the speed would hold none either ({by})."
     elif faster is not None:
-        about = "at least" if reply.at_twice_is_a_bound else "about"
-        text += f" Twice the speed would hold {about} {faster:,} ({by})."
+        many = f"at least {faster:,}" if reply.at_twice_is_a_bound else about(faster)
+        text += f" Twice the speed would hold {many} ({by})."
     return text
 
 
@@ -137,7 +137,7 @@ def headroom(reply: Reply) -> str:
     if modelled >= beyond(users):
         most = f"at least {counted(modelled, 'user')}"
     elif modelled > users:
-        most = f"about {counted(modelled, 'user')}"
+        most = f"{about(int(modelled))} users"
     else:
         most = "few more or none"
     if how == "simulated":

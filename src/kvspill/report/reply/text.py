@@ -58,7 +58,7 @@ from kvspill.run.asking import MODEL_SECONDS_MAX, Reply, beyond, replays
 from kvspill.run.calibrated import calibration_cautions
 from kvspill.run.drawn import classes_without_users
 from kvspill.storage.profiles import Calibrated
-from kvspill.texts import counted, listed, target_time
+from kvspill.texts import about, counted, listed, target_time
 
 _FEWER = re.compile(",? or (use )?fewer --users")
 _TWO_LEFT = re.compile(", (?=more DRAM|smaller entries)")
@@ -236,8 +236,9 @@ def _calibrated(reply: Reply, known: Calibrated) -> str:
     if reply.result.simulated:
         return f"{text}."
     if reply.modelled_users is not None:
-        most = "at least " if reply.modelled_users >= beyond(reply.users) else "about "
-        text += f"; it had predicted {most}{counted(reply.modelled_users, 'user')}"
+        users = int(reply.modelled_users)
+        most = f"at least {users:,}" if users >= beyond(reply.users) else about(users)
+        text += f"; it had predicted {most} users"
     return " ".join(
         [f"{text}.", *(item.message for item in calibration_cautions(reply.config, reply.result))]
     )

@@ -40,7 +40,8 @@ class Judgement:
 
     def facts(self) -> dict[str, bool]:
         """As it stands in a step of the search."""
-        return {"passes": self.passes, "clear": self.clear, "enough": self.enough}
+        known = {"passes": self.passes, "clear": self.clear, "enough": self.enough}
+        return {**known, "certain": True} if self.certain else known
 
 
 @dataclass(frozen=True, slots=True)
