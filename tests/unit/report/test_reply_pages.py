@@ -23,8 +23,10 @@ from kvspill.result.warnings.certainty import AUTOSCALING_INCONCLUSIVE
 from kvspill.run.asking import Reply
 from kvspill.run.search.controller import Levels
 from kvspill.run.verdict import Bracket
+from unit.measure.rows import op
 from unit.report.html.pages import build_page
-from unit.report.replies import of_level
+from unit.report.replies import of_level, replied
+from unit.result.sample import built, filled_recorder
 
 FEW = ("--model", "tiny-1b", "--users", "5", "--simulate", "--quiet", "--json")
 
@@ -183,3 +185,13 @@ def test_where_generation_takes_the_time_the_storage_is_not_said_to_hold_nobody(
     assert (code, found["binds"]) == (3, "generation")
     assert "This set-up does not hold a single user (simulated)." in found["text"]
     assert "This storage" not in " ".join(found["text"])
+
+
+def test_the_operations_of_a_request_stand_beside_the_latency_of_one() -> None:
+    """22 ms of a read beside 225 ms of a request looked like a contradiction."""
+    said = "A request makes about 2 reads and 1 write of entries on the storage: what these take adds up."
+    recorder = filled_recorder()
+    assert said not in replied(built(recorder))
+    for second in (15, 16, 17):
+        recorder.op(op(second, started=second - 0.1))
+    assert said in replied(built(recorder))

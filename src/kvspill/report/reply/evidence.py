@@ -173,6 +173,19 @@ def measured_time(reply: Reply) -> str:
     return f"{text}, and no longer: so many were late that more time would change nothing."
 
 
+def operations(reply: Reply) -> str:
+    """How many reads and writes of storage make up what it adds to a request; empty where there were none."""
+    result, requests = reply.result, reply.result.requests_completed
+    each = {verb: (result.number(f"storage_{verb}_ops") or 0) / requests for verb in ("read", "write")}
+    if max(each.values()) <= 1 or reply.config.slo_latency not in ("added", "end-to-end"):
+        return ""
+    made = [
+        counted(round(count), verb) if round(count) else f"{count:.1f} {verb}s"
+        for verb, count in each.items()
+    ]
+    return f"A request makes about {listed(made)} of entries on the storage: what these take adds up."
+
+
 def unjudged(reply: Reply, name: str, requests: str) -> str:
     """What is to be said of a class with too few requests."""
     block = _classes(reply)[name]

@@ -14,6 +14,7 @@ from kvspill.report.reply.evidence import (
     measured_time,
     no_user,
     not_judged,
+    operations,
     remedy_of_unjudged,
     shared_device,
     unjudged,
@@ -85,6 +86,7 @@ def lines(reply: Reply) -> Iterator[str]:
         if reply.status is not Status.YES:
             yield f"What would help: {_helps(reply)}"
         yield from (f"{name}{seen}: {figures}." for name, figures in figures_of_tiers(reply.result))
+        yield from filter(None, [operations(reply)])
     yield f"Target: {target_text(reply.config)}."
     yield f"Asked with: {settings_text(reply.config)}."
     if reply.probe is not None:
