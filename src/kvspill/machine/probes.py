@@ -12,6 +12,7 @@ from kvspill.machine.kernel import Kernel, kib_bytes, names_in, read_text
 from kvspill.machine.mounts import MEMORY_FILE_SYSTEMS, find_block_device, find_mount
 from kvspill.machine.nfs import read_nfs_mount
 from kvspill.machine.processes import Counters, process_io
+from kvspill.machine.processors import processor_ticks
 from kvspill.records import NS_PER_SEC
 
 SECTOR_BYTES = 512
@@ -36,6 +37,8 @@ class Snapshot:
     cpu_seconds: float
     cpu_wait_seconds: float | None
     """How long this process's threads, but the main one, were ready to run and had no processor."""
+    processors: Counters | None
+    """Ticks of the usable processors: those `busy` with any program, of `all`."""
     resident_bytes: int | None
     peak_resident_bytes: int | None
 
@@ -78,6 +81,7 @@ class Probe:
             each=disks or mounts or {},
             cpu_seconds=usage.ru_utime + usage.ru_stime,
             cpu_wait_seconds=self._cpu_wait_seconds(),
+            processors=processor_ticks(self._kernel),
             resident_bytes=kib_bytes(status.get("VmRSS")),
             peak_resident_bytes=kib_bytes(status.get("VmHWM")),
         )
@@ -87,16 +91,18 @@ class Probe:
         block_device: dict[str, Any] | None = _grown(before.block_device, after.block_device)
         if block_device is not None:
             block_device = {"devices": self.devices, "disks": self.disks, **block_device}
+        cpu_seconds = after.cpu_seconds - before.cpu_seconds
         return {
             "block_device": block_device,
             "process_io": _grown(before.process_io, after.process_io),
             "nfs": _grown(before.nfs, after.nfs),
             "each": {name: _grown(before.each.get(name), now) for name, now in after.each.items()},
-            "cpu_seconds": after.cpu_seconds - before.cpu_seconds,
+            "cpu_seconds": cpu_seconds,
             # A thread that ends takes its count along.
             "cpu_wait_seconds": None
             if before.cpu_wait_seconds is None or after.cpu_wait_seconds is None
             else max(0.0, after.cpu_wait_seconds - before.cpu_wait_seconds),
+            "cpu_others_share": _others_share(_grown(before.processors, after.processors), cpu_seconds),
             "resident_bytes": after.resident_bytes,
             "peak_resident_bytes": after.peak_resident_bytes,
         }
@@ -133,6 +139,14 @@ class Probe:
                 return None
             found[mount.device] = seen.counters
         return found
+
+
+def _others_share(ticks: Mapping[str, int] | None, own_seconds: float) -> float | None:
+    """The part of the processors' time that others had: programs, the kernel, the machine around this one."""
+    if ticks is None or ticks["all"] <= 0:
+        return None
+    own_ticks = own_seconds * os.sysconf("SC_CLK_TCK")
+    return min(1.0, max(0.0, (ticks["busy"] - own_ticks) / ticks["all"]))
 
 
 def _of_disk(fields: list[str]) -> Counters:

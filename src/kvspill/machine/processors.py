@@ -15,6 +15,21 @@ def usable_processors() -> int:
     return os.cpu_count() or 1
 
 
+def processor_ticks(kernel: Kernel | None = None) -> dict[str, int] | None:
+    """How long the usable processors were `busy`, of `all` the time since the start; None where nobody tells.
+
+    What a machine around this one took of them counts as busy.
+    """
+    names = {f"cpu{number}" for number in os.sched_getaffinity(0)}
+    rows = [line.split() for line in (read_text((kernel or Kernel()).proc / "stat") or "").splitlines()]
+    # User, nice, system, idle, waiting for I/O, two kinds of interrupts, stolen; guests are in user already.
+    found = [list(map(int, row[1:9])) for row in rows if row and row[0] in names and len(row) > 8]
+    if not found:
+        return None
+    every, idle = sum(map(sum, found)), sum(ticks[3] + ticks[4] for ticks in found)
+    return {"busy": every - idle, "all": every}
+
+
 def memory_nodes(kernel: Kernel | None = None, usable: frozenset[int] | None = None) -> list[frozenset[int]]:
     """The usable processors of each NUMA node that has some; one node where the kernel names none."""
     usable = frozenset(os.sched_getaffinity(0)) if usable is None else usable

@@ -13,9 +13,10 @@ from kvspill.report.unused import unused_storage
 from kvspill.report.validation_section import validation_section
 from kvspill.result.answer import Answer, Status, answer, in_memory, promise_of, seen_with
 from kvspill.result.assessment import FAIL, PASS
-from kvspill.result.bottleneck import Binds, bottleneck, link_sentence
+from kvspill.result.bottleneck import Binds, bottleneck
 from kvspill.result.chosen import chosen_note
 from kvspill.result.classes import promised_completed, promised_reason, reason_of
+from kvspill.result.link import link_sentence
 from kvspill.result.load import sharing
 from kvspill.result.schema import QosClass, Result, StorageHealth
 from kvspill.result.schema_honesty import Caution

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from kvspill.result.classes import in_doubt
+from kvspill.result.link import link_sentence, link_share
 from kvspill.result.load import (
     WAITING_USERS,
     fewer_at_once,
@@ -36,18 +37,12 @@ PARTS = {
 _SERVICE = "a request's service time"
 _DOMINATES = 0.5
 _NOTABLE_OTHER = 0.05
+_MUCH_OF_PROCESSORS = 0.2
+"""Where others had less of the processors' time, to stop them would change little."""
 _VISIBLE = 0.0005
 """A smaller share would be written as 0.0 %."""
 _WITH_OTHERS = {"device": "time at the device", "queue": "queueing at the depth of the device"}
 _TIERS = {"gpu": "GPU memory", "cpu": "DRAM", "storage": "storage"}
-
-
-_LINK_WAYS = {
-    "hbm_read": "hits inside its memory",
-    "pcie_in": "puts",
-    "pcie_load": "loads from storage",
-    "pcie_out": "demotions",
-}
 
 
 class Binds(StrEnum):
@@ -230,11 +225,11 @@ def _storage(result: Result, whole: str) -> _Service:
             return _Service(Binds.ROOM, what, f"Use a device that deletes faster, or {fewer}.")
         what = f"{whole}, most of it waiting for an allocation slot or for room"
         return _Service(Binds.ROOM, what, f"Raise --max-concurrent-allocs, or use {fewer}.")
-    if (result.honesty.cpu_wait_share or 0.0) > _DOMINATES:
+    if (result.honesty.cpu_wait_share or 0.0) > _DOMINATES and not _crowds_itself_in_memory(result):
         return _processor(result, whole)
     slowest = max(busy, key=lambda name: busy[name])
     in_tier = f"{busy[slowest] / inside_ms:.0%} of it in {_TIERS[slowest]}"
-    link = _link_share(result)
+    link = link_share(result)
     if slowest == "gpu" and link is not None and link > _DOMINATES:
         what = f"{whole}, {in_tier}, and {link:.0%} of the GPU's own time is copies over PCIe"
         helps = "Give more --gpu-mem-gb so that less is demoted, or use a link with more lanes."
@@ -263,43 +258,40 @@ def _room_share(result: Result, busy: dict[str, float], calls_ms: float) -> floa
     return room_ms / calls_ms if room_ms > max(largest_ms, left_ms - known_ms) else None
 
 
+def _crowds_itself_in_memory(result: Result) -> bool:
+    """Whether only this program's own copies to and from memory kept its threads from a processor."""
+    in_memory = result.warning(MEMORY_DIRECTORY.code) is not None
+    return in_memory and _others(result) is False and result.warning(CPU_LIMITED.code) is None
+
+
+def _others(result: Result) -> bool | None:
+    """Whether others had a good part of the processors' time; None where nobody looked."""
+    share = result.honesty.cpu_others_share
+    return None if share is None else share > _MUCH_OF_PROCESSORS
+
+
 def _processor(result: Result, whole: str) -> _Service:
-    """Threads were ready to run and had no processor: others had it, or a limit was reached."""
+    """Threads were ready to run and had no processor: others had it, a limit was met, or they are many."""
     waited_ms = 1000 * (result.honesty.cpu_wait_seconds or 0.0)
     what = (
         f"{whole}, and this program's threads waited {duration(waited_ms)} for a processor, more than "
         "half of the time of their calls"
     )
-    more, allowed = "use more processors", (result.environment or {}).get("cpu_limit")
+    stop, more, allowed = (
+        "Stop other programs",
+        "use more processors",
+        (result.environment or {}).get("cpu_limit"),
+    )
     if result.warning(CPU_LIMITED.code) and isinstance(allowed, int | float):
         what += f"; a control group allows it the time of {allowed:g}"
         more = "raise the control group's limit"
-    helps = f"Stop other programs, {more} or {less(result.config)}, and run it again."
+    elif _others(result):
+        what += f"; others had {result.honesty.cpu_others_share:.0%} of the processors' time"
+    elif _others(result) is False:
+        what += "; hardly anybody else used the processors, so they waited for each other"
+        stop, more = "Use fewer --io-threads", "more processors"
+    helps = f"{stop}, {more} or {less(result.config)}, and run it again."
     return _Service(Binds.PROCESSOR, what, helps)
-
-
-def _link_seconds(result: Result) -> dict[str, float]:
-    """How long a real GPU's memory and its link were at work, by the way that bytes went; none else."""
-    gpu = result.tier("gpu")
-    counters = {} if gpu is None else gpu.counters
-    found = {way: counters.get(f"{way}_device_seconds") for way in _LINK_WAYS}
-    return {way: float(seconds) for way, seconds in found.items() if isinstance(seconds, int | float)}
-
-
-def _link_share(result: Result) -> float | None:
-    """The share of a real GPU's own time that went into copies over PCIe."""
-    seconds = _link_seconds(result)
-    whole = sum(seconds.values())
-    return 1 - seconds.get("hbm_read", 0.0) / whole if whole else None
-
-
-def link_sentence(result: Result) -> str | None:
-    """How much of a real GPU's own time went over PCIe, and into which copies; None without one."""
-    link, seconds = _link_share(result), _link_seconds(result)
-    if link is None:
-        return None
-    ways = ", ".join(f"{label} {seconds[way]:.2f} s" for way, label in _LINK_WAYS.items() if way in seconds)
-    return f"PCIe takes {link:.0%} of the GPU's own time ({ways})."
 
 
 def _device(result: Result, what: str, in_storage: float) -> _Service:

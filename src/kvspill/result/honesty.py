@@ -124,6 +124,7 @@ def honesty_block(
         cpu_seconds=probes.get("cpu_seconds"),
         cpu_wait_seconds=probes.get("cpu_wait_seconds"),
         cpu_wait_share=_cpu_wait_share(measured, probes),
+        cpu_others_share=probes.get("cpu_others_share"),
         cpu_seconds_per_gib=_cpu_per_gib(measured, probes),
         peak_resident_bytes=probes.get("peak_resident_bytes"),
         probes={name: probes.get(name) for name in ("block_device", "process_io", "nfs")},

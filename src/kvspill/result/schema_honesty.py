@@ -189,6 +189,8 @@ class Honesty(Part):
     """How long threads of this program, but the main one, were ready to run and had no processor."""
     cpu_wait_share: Number | None = None
     """That by the time of all its system calls and copies: near 1 these took long for lack of a processor."""
+    cpu_others_share: Number | None = None
+    """The part of the usable processors' time that others had, such as other programs."""
     cpu_seconds_per_gib: Number | None = None
     peak_resident_bytes: int | None = None
     probes: dict[str, Any] = {}

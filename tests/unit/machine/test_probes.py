@@ -4,6 +4,7 @@ import asyncio
 import os
 import resource
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,30 @@ def test_the_wait_for_a_processor_is_that_of_all_threads(kernel: Kernel) -> None
     (tasks / "2" / "schedstat").write_text("9 1500000000 4\n")
     (tasks / main / "schedstat").write_text("9 9000000000 4\n")
     assert probe.difference(before, probe.snapshot())["cpu_wait_seconds"] == 1.0
+
+
+def test_what_others_had_of_the_processors_is_what_was_not_our_own(
+    kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two usable processors; the third is none of ours."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: {0, 2})
+    ticks = os.sysconf("SC_CLK_TCK")
+    stat = kernel.proc / "stat"
+
+    def written(busy: int, idle: int, stolen: int) -> None:
+        row = f"{busy} 0 0 {idle} 0 0 0 {stolen} 0 0"
+        stat.write_text(
+            f"cpu  9 9 9 9 9 9 9 9 0 0\ncpu0 {row}\ncpu1 7000 0 0 0 0 0 0 0 0 0\ncpu2 {row}\nintr 1\n"
+        )
+
+    probe = Probe([], kernel)
+    written(0, 0, 0)
+    before = probe.snapshot()
+    written(2 * ticks, 7 * ticks, ticks)
+    after = replace(probe.snapshot(), cpu_seconds=before.cpu_seconds + 2.0)
+    assert probe.difference(before, after)["cpu_others_share"] == pytest.approx(0.2)
+    stat.unlink()
+    assert probe.difference(before, probe.snapshot())["cpu_others_share"] is None
 
 
 def test_without_directories_there_is_no_device(kernel: Kernel) -> None:

@@ -200,3 +200,24 @@ def test_no_device_is_advised_where_none_could_serve_the_load() -> None:
     assert found.helps == "Use fewer --num-users, or --arrival closed: no device could serve this load."
     slow.honesty.offered_load.ratio = 1.02
     assert "ask a little more than what the servers could do without" in answer(slow).because
+
+
+@pytest.mark.parametrize(
+    ("others", "in_memory", "binds", "helps"),
+    [
+        (0.6, True, Binds.PROCESSOR, "Stop other programs, "),
+        (0.6, False, Binds.PROCESSOR, "Stop other programs, "),
+        (0.05, True, Binds.MEMORY, "Name a directory on a drive"),
+        (0.05, False, Binds.PROCESSOR, "Use fewer --io-threads, more processors or "),
+    ],
+)
+def test_other_programs_are_blamed_only_where_they_used_the_processors(
+    others: float, in_memory: bool, binds: Binds, helps: str
+) -> None:
+    """Thirty-two threads on two processors wait for each other, too."""
+    warnings = [MEMORY_DIRECTORY.of(path="/dev/shm")] if in_memory else []
+    probes = {"cpu_seconds": 1.0, "cpu_wait_seconds": 4.0, "cpu_others_share": others}
+    found = answer(many(storage=0.08, warnings=warnings, probes=probes)).bottleneck
+    assert found.binds is binds
+    assert found.helps.startswith(helps)
+    assert ("others had 60% of the processors' time" in found.sentence) is (others > 0.5)

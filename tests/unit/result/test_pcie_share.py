@@ -4,7 +4,8 @@ from kvspill.measure.recorder import Recorder
 from kvspill.records import Tier, Verb
 from kvspill.report.html.verdicts import verdict_of
 from kvspill.report.short import _figures
-from kvspill.result.bottleneck import Binds, bottleneck, link_sentence
+from kvspill.result.bottleneck import Binds, bottleneck
+from kvspill.result.link import link_sentence
 from kvspill.result.schema import Result
 from unit.measure.rows import ns, op, request
 from unit.result.sample import built, empty_recorder, facts, tier

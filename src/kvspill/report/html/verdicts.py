@@ -14,8 +14,8 @@ from kvspill.report.judged import (
 from kvspill.report.numbers import UNMEASURED
 from kvspill.report.unused import unused_storage
 from kvspill.result.answer import Status, answer, in_memory, missed_in_search, promise_of, seen_with
-from kvspill.result.bottleneck import link_sentence
 from kvspill.result.classes import LATENCIES, left_of, promised_completed, promised_left
+from kvspill.result.link import link_sentence
 from kvspill.result.schema import Result
 from kvspill.texts import counted, duration, target_time
 
