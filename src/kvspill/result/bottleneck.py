@@ -228,7 +228,8 @@ def _storage(result: Result, whole: str) -> _Service:
     if (result.honesty.cpu_wait_share or 0.0) > _DOMINATES and not _crowds_itself_in_memory(result):
         return _processor(result, whole)
     slowest = max(busy, key=lambda name: busy[name])
-    in_tier = f"{busy[slowest] / inside_ms:.0%} of it in {_TIERS[slowest]}"
+    share = busy[slowest] / inside_ms * (1 - _room_ms(result, calls_ms) / (calls_ms or 1.0))
+    in_tier = f"{share:.0%} of it in {_TIERS[slowest]}"
     link = link_share(result)
     if slowest == "gpu" and link is not None and link > _DOMINATES:
         what = f"{whole}, {in_tier}, and {link:.0%} of the GPU's own time is copies over PCIe"
@@ -238,15 +239,20 @@ def _storage(result: Result, whole: str) -> _Service:
         what = f"{whole}, {in_tier}"
         return _Service(Binds.MEMORY, what, f"Use faster memory, smaller entries or {less(result.config)}.")
     if result.warning(MEMORY_DIRECTORY.code):
-        what = f"{whole}, {busy[slowest] / inside_ms:.0%} of it copies to and from a directory in memory"
+        what = f"{whole}, {share:.0%} of it copies to and from a directory in memory"
         what += ": memory and processors set the pace, no drive took part"
         return _Service(Binds.MEMORY, what, "Name a directory on a drive to learn about that drive.")
-    return _device(result, whole, busy[slowest] / inside_ms)
+    return _device(result, whole, share)
+
+
+def _room_ms(result: Result, calls_ms: float) -> float:
+    """How long requests waited for room in the last tier, no longer than their calls took."""
+    return min(calls_ms, 1000 * (result.number("total_room_wait_time") or 0.0))
 
 
 def _room_share(result: Result, busy: dict[str, float], calls_ms: float) -> float | None:
     """The share of cache I/O that is waits for room in the last tier; None where another part is larger."""
-    room_ms = min(calls_ms, 1000 * (result.number("total_room_wait_time") or 0.0))
+    room_ms = _room_ms(result, calls_ms)
     if not room_ms:
         return None
     of_storage = [busy_ms(result, "storage", f"_{part}") for part in ("device", "queue", "host")]

@@ -49,6 +49,7 @@ def test_waits_that_cost_something_are_a_warning_but_not_the_cause_where_the_dev
     )
     found = bottleneck(result)
     assert found.binds is Binds.DEVICE
+    assert "71% of it the device's own time" in found.sentence, "the waits are not the device's"
     assert "room" not in found.sentence + found.helps
 
 
