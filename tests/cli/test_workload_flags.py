@@ -257,7 +257,7 @@ def test_a_flag_without_effect_is_warned_about_in_the_result(tmp_path: Path, lin
 SEARCHES = [
     ("qos", "--capacity-metric generated", "only --autoscaler-mode capacity maximises a throughput"),
     ("capacity", "--target-saturation 0.5", "only --autoscaler-mode qos has a target of saturation"),
-    ("capacity", "--slo-target-ms 9", "only --autoscaler-mode slo has a target of latency"),
+    ("capacity", "--slo-percentile 99", "only --autoscaler-mode slo has a target of latency"),
 ]
 
 
@@ -330,13 +330,34 @@ def test_print_config_runs_nothing_in_any_command_that_offers_it(
     assert not list(tmp_path.iterdir())
 
 
-def test_a_latency_target_without_a_search_is_warned_about_with_all_that_it_needs(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_a_latency_target_without_a_search_judges_every_class(tmp_path: Path) -> None:
+    load = "--duration 60 --num-users 5 --arrival closed --model tiny-1b --device-profile sata-ssd"
+    own, given = (simulate(tmp_path, f"{load} {flag}") for flag in ("", "--slo-target-ms 90000"))
+
+    def judged(result: dict[str, Any]) -> dict[str, tuple[float, bool]]:
+        found = {name: entry["sla"] for name, entry in result["summary"]["qos_metrics"].items()}
+        return {name: (sla["target_p95_ms"], sla["violations"] > 0) for name, sla in found.items() if sla}
+
+    assert {target for target, _late in judged(own).values()} <= {50, 100, 1000}
+    assert any(late for _target, late in judged(own).values())
+    assert set(judged(given).values()) == {(90_000, False)}
+    assert "unused_setting" not in [item["code"] for item in given["warnings"]]
+
+
+@pytest.mark.parametrize(
+    "flag", ["--slo-latency end-to-end", "--slo-percentile 99", "--slo-classes interactive"]
+)
+@pytest.mark.parametrize("command", ["run", "simulate"])
+def test_a_term_of_a_promise_that_nobody_searches_for_is_refused(
+    command: str,
+    flag: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    result = simulate(tmp_path, "--max-requests 20 --model tiny-1b --slo-target-ms 3000")
-    (found,) = [item for item in result["warnings"] if item["code"] == "unused_setting"]
-    assert found["message"].startswith("--slo-target-ms 3000 has no effect: nothing is searched for")
-    assert found["remedy"] == "Give --enable-autoscaling --autoscaler-mode slo as well, or leave it out."
-    assert main(["simulate", "--help"]) == 0
-    text = " ".join(capsys.readouterr().out.split())
-    assert "latency target in milliseconds (default: p95 target of each class); in run with" in text
+    monkeypatch.chdir(tmp_path)
+    assert main([command, "--max-requests", "5", *flag.split()]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert f"{flag.split()[0]}: only a search for the latency target uses it" in error
+    assert not list(tmp_path.iterdir())

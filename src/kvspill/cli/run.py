@@ -6,9 +6,12 @@ from typing import Any
 
 from kvspill.cli.options import asks_for_help, config_parser, helped, parse_config, prints_config
 from kvspill.config import Config
-from kvspill.config.origins import was_given
+from kvspill.config.origins import by_hand, was_given
+from kvspill.errors import UsageError
 
 DROP_IN = "kv-cache.py"
+_OF_A_SEARCH = ("slo_latency", "slo_percentile", "slo_classes")
+"""What a promise is of: a load that is only measured is judged by the p95 of what queue and storage add."""
 SUMMARY = "Measures GPU, DRAM and storage tiers of a KV cache with real I/O for simulated users."
 EXAMPLES = """\
 examples:
@@ -55,7 +58,20 @@ def measured(
     config = settled(given)
     if prints_config(argv, config):
         return 0
+    _refuse_terms_of_a_search(config)
     from kvspill.cli.measuring import run_command
 
     chosen = [code for code, name in own_notes.items() if not was_given(given, name)]
     return run_command(config, simulated=simulated, verbose=verbose, chosen=chosen)
+
+
+def _refuse_terms_of_a_search(config: Config) -> None:
+    """No term of a promise that nobody searches for may pass in silence."""
+    if config.enable_autoscaling and config.autoscaler_mode == "slo":
+        return
+    for label in filter(None, (by_hand(config, name) for name in _OF_A_SEARCH)):
+        raise UsageError(
+            f"{label}: only a search for the latency target uses it; every class is judged by the p95 of "
+            "what queue and storage add; leave it out, or give --enable-autoscaling --autoscaler-mode slo, "
+            "or ask kvspill can"
+        )

@@ -28,7 +28,7 @@ from kvspill.config.fields import (
     yaml_only,
 )
 from kvspill.config.gpu import GpuFields
-from kvspill.config.groups import OwnModel, merged_personas
+from kvspill.config.groups import OwnModel, Qos, merged_personas
 from kvspill.config.limits import AutoscalingFields, closed_by_default
 from kvspill.config.model_file import with_model_config
 from kvspill.config.storage_io import IoFields
@@ -318,6 +318,13 @@ class Config(WorkloadFields, BlockFields, IoFields, AutoscalingFields, DropInFie
     def planned_order(self) -> bool:
         """Whether hits and bytes depend on the workload alone: one server, and work that no time cuts off."""
         return self.servers == 1 and self.duration is None and not self.enable_autoscaling
+
+    @property
+    def judged_qos(self) -> Qos:
+        """The classes with the targets that judge them; a target of another latency is a search's own."""
+        if self.slo_target_ms is None or self.slo_latency != "added":
+            return self.qos
+        return self.qos.within(self.slo_target_ms)
 
     @property
     def warmup_seconds(self) -> float:

@@ -103,6 +103,15 @@ class Qos(Group):
         """The class by the name that requests have for it."""
         return (self.interactive, self.responsive, self.batch)[qos]
 
+    def within(self, target_ms: float) -> Self:
+        """The same users with one p95 target for every class; a p99 is never held to less."""
+        classes = {qos.name.lower(): self.of(qos) for qos in QoS}
+        changes = {
+            name: level.model_copy(update={"p95_ms": target_ms, "p99_ms": max(level.p99_ms, target_ms)})
+            for name, level in classes.items()
+        }
+        return self.model_copy(update=changes)
+
     @model_validator(mode="before")
     @classmethod
     def _fill_in(cls, data: Any) -> Any:

@@ -85,10 +85,8 @@ class AutoscalingFields(Group):
     )
     slo_target_ms: Annotated[float, Field(gt=0, le=1e9)] | None = opt(
         None,
-        "latency target in milliseconds (default: p95 target of each class); in run with "
-        "--autoscaler-mode slo only",
+        "latency target of every class in milliseconds (default: each class's own p95 target)",
         group="autoscaling",
-        no_effect=(NO_SLO_SEARCH, NOT_SLO),
     )
     slo_classes: Annotated[
         tuple[ServiceClass, ...], BeforeValidator(_split), Field(min_length=1, max_length=3)

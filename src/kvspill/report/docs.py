@@ -29,7 +29,8 @@ look at it, and when it misleads.
 - Latencies of requests are objects with the same statistics. `mean` and `max` are exact; percentiles are
   the nearest rank (the smallest value that so many percent do not exceed), to three significant digits.
 - Service classes (`qos_metrics`) are judged by the latency that queue and storage add: end-to-end without
-  the generation of the request and of the turn that it waited for. End-to-end is shown beside it. No
+  the generation of the request and of the turn that it waited for. End-to-end is shown beside it. The
+  target is the class's own p95, or `--slo-target-ms` for every class (`sla.target_p95_ms` says which). No
   verdict below 50 requests, or if the offered load exceeds what a device without delay could serve.
 - Bold metrics are those by which trials are compared. Their p95 over trials is interpolated between the two
   trials next to it: of a few trials none has that rank.

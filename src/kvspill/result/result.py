@@ -149,7 +149,7 @@ def settings_of(config: Config, users: int | None = None, servers: int | None = 
         instead=or_else(asked),
         in_store=in_store(config.cache_dir),
         direct=config.direct,
-        qos=config.qos,
+        qos=config.judged_qos,
     )
 
 

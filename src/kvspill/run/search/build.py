@@ -84,7 +84,7 @@ def search_options(config: Config, lever: Lever, start_ns: int) -> SearchOptions
         cooldown=config.autoscaler_cooldown,
     )
     by_users = isinstance(lever, UsersLever)
-    sla_ms = {qos: config.qos.of(qos).p95_ms for qos in QoS}
+    sla_ms = {qos: config.judged_qos.of(qos).p95_ms for qos in QoS}
     shares = sum(config.qos.of(qos).share for qos in QoS) or 1.0
     limits_ms = {
         QoS[name.upper()]: config.slo_target_ms or sla_ms[QoS[name.upper()]] for name in config.slo_classes
