@@ -64,6 +64,34 @@ def test_output_goes_to_a_file(sides: tuple[Path, Path], tmp_path: Path, capsys:
     assert target.read_text().startswith("# B (run_trial0")
 
 
+def test_the_first_line_says_which_side_is_better_by_how_much_and_how_surely(
+    sides: tuple[Path, Path], capsys: Printed
+) -> None:
+    assert main(["compare", str(sides[1]), "--", str(sides[0])]) == 0
+    text = capsys.readouterr().out
+    said = text.splitlines()[2]
+    assert said.startswith("By what decides here, B against A: ")
+    assert "Storage Throughput (tokens/sec) 2.00x (95 % interval 1.9" in said
+    assert "geometric mean) B is" not in text
+
+
+@pytest.mark.parametrize(("name", "begins"), [("c.json", "{"), ("c.csv", "metric,"), ("c.md", "# B (")])
+def test_the_name_of_the_output_decides_its_form(
+    name: str, begins: str, sides: tuple[Path, Path], tmp_path: Path
+) -> None:
+    assert main(["compare", str(sides[0]), "--", str(sides[1]), "-o", str(tmp_path / name)]) == 0
+    assert (tmp_path / name).read_text().startswith(begins)
+
+
+def test_a_form_that_compare_does_not_write_is_refused(
+    sides: tuple[Path, Path], tmp_path: Path, capsys: Printed
+) -> None:
+    target = tmp_path / "c.html"
+    assert main(["compare", str(sides[0]), "--", str(sides[1]), "-o", str(target)]) == 2
+    assert "compare writes Markdown (.md), CSV (.csv) or JSON (.json)" in capsys.readouterr().err
+    assert not target.exists()
+
+
 def test_a_result_is_never_overwritten_by_its_comparison(sides: tuple[Path, Path], capsys: Printed) -> None:
     mine = sides[0] / "run_trial0.json"
     before = mine.read_bytes()
@@ -86,7 +114,10 @@ def test_one_run_a_side_cannot_pass_the_gate(sides: tuple[Path, Path], capsys: P
     one = [str(side / "run_trial0.json") for side in sides]
     assert main(["compare", one[0], "--", one[1], "--fail-if-slower", "5"]) == 2
     captured = capsys.readouterr()
-    assert "cannot tell" in captured.out
+    assert captured.out.splitlines()[2] == (
+        "No difference can be told: one run a side, so the spread is not known."
+    )
+    assert "cannot tell" not in captured.out
     assert "give two or more runs a side" in captured.err
 
 
@@ -97,6 +128,9 @@ def test_without_a_separator_trials_are_grouped_into_a_table(
         (sides[0] / f"run_trial{number}.json").rename(sides[1] / f"quick_trial{number}.json")
     assert main(["compare", str(sides[1])]) == 0
     text = capsys.readouterr().out
+    assert text.splitlines()[2].startswith(
+        "quick leads in Storage Throughput (tokens/sec), 2.00x the slowest; "
+    )
     rows = [line.split("|")[1:3] + line.split("|")[5:6] for line in text.splitlines() if "±" in line]
     assert [[cell.strip() for cell in row] for row in rows[1:3]] == [
         ["quick", "3", "2.00x"],

@@ -46,7 +46,11 @@ def _parser(prog: str) -> Parser:
     parser.add_argument(
         "--discover", action="store_true", help="find the metric that tells two systems apart: FAST SLOW"
     )
-    parser.add_argument("--format", choices=FORMATS, default="markdown", help="form of the output [markdown]")
+    parser.add_argument(
+        "--format",
+        choices=FORMATS,
+        help="form of the output [as -o FILE ends: .md, .csv, .json; else markdown]",
+    )
     parser.add_argument("-o", "--output", metavar="FILE", help="write there instead of to the screen")
     parser.add_argument(
         "--fail-if-slower",
@@ -82,6 +86,7 @@ def main(argv: Sequence[str], prog: str = "kvspill compare") -> int:
     from kvspill.cli.given import are_suites, with_rows
 
     check_outputs({"-o": options.output}, results)
+    options.format = options.format or _format_of(options.output)
     if options.discover:
         if len(sides) > 1 or len(results) != 2:
             raise UsageError(f"--discover needs two systems, FAST SLOW, not {len(results)}; give two files")
@@ -99,6 +104,17 @@ def main(argv: Sequence[str], prog: str = "kvspill compare") -> int:
             raise UsageError("--metric needs two sides; separate them by --, as in old/ -- new/")
         return _rank(options, first)
     return _compare(options, first, second, limit)
+
+
+def _format_of(output: str | None) -> str:
+    """What the name of the file asks for."""
+    ending = "" if output is None else Path(output).suffix.lower()
+    if ending in (".html", ".htm", ".xlsx"):
+        raise UsageError(
+            f"-o {output}: compare writes Markdown (.md), CSV (.csv) or JSON (.json); name one of them, or "
+            "use kvspill report for a page"
+        )
+    return {".csv": "csv", ".json": "json"}.get(ending, "markdown")
 
 
 def _refuse_with_discover(options: argparse.Namespace) -> None:

@@ -14,11 +14,9 @@ from kvspill.report.compare.doubts import doubts
 from kvspill.report.compare.matching import Pairs, match_sides
 from kvspill.report.compare.ratios import (
     BETTER,
-    CANNOT_TELL,
     INDICATIVE,
     NO_RANK,
     Ratio,
-    geometric_mean,
     mean_of_ratios,
     paired_ratio,
     ratio_of_pairs,
@@ -84,8 +82,6 @@ class Comparison:
     lines: tuple[Line, ...]
     primary: tuple[str, ...]
     """The metrics that decide: as asked, or by the amount of CPU memory."""
-    speed: float | None
-    """Geometric mean of the deciding ratios, each turned so that above 1 is better."""
     doubts: tuple[str, ...]
 
 
@@ -118,7 +114,6 @@ def compare(first: Sequence[Run], second: Sequence[Run], decide_by: Sequence[str
         differences=tuple(_differences(ours, theirs)),
         lines=lines,
         primary=primary,
-        speed=_speed([line for line in lines if line.metric in primary]),
         doubts=(*doubts(matching, set_aside, zeros), *power(matching.pairs, primary, by_seed)),
     )
 
@@ -282,10 +277,3 @@ def _asked(metrics: Sequence[str], known: set[str]) -> tuple[str, ...]:
 def speed_of(line: Line, ratio: float) -> float:
     """A ratio with the sense of speed: below 1 is slower, whatever the metric."""
     return ratio if line.better == "higher" else (1 / ratio if ratio else math.inf)
-
-
-def _speed(lines: Sequence[Line]) -> float | None:
-    """None where a deciding metric can't be told: a figure beside "cannot tell" would be taken for one."""
-    if any(line.verdict in (CANNOT_TELL, NO_RANK) for line in lines):
-        return None
-    return geometric_mean([speed_of(line, line.ratio.value) for line in lines if line.ratio is not None])

@@ -6,11 +6,11 @@ from typing import Any
 from kvspill.report.columns import COLUMN, IO_TIME, STORAGE_THROUGHPUT, WALL_THROUGHPUT
 from kvspill.report.compare.comparison import Comparison, Line
 from kvspill.report.compare.groups import Average, Group, Ranking
-from kvspill.report.compare.ratios import BETTER, WORSE
+from kvspill.report.compare.ratios import CANNOT_TELL, NO_RANK
 from kvspill.report.compare.render import Section, Table
 from kvspill.report.compare.run import is_modelled, labelled, modelled_tiers
 from kvspill.report.numbers import figure, percent, times
-from kvspill.texts import MODELLED, as_fast, counted
+from kvspill.texts import MODELLED, counted, size_text
 
 _MORE = (
     IO_TIME,
@@ -38,6 +38,7 @@ def _named(names: Sequence[str]) -> str:
 
 
 def sections(found: Comparison) -> Iterator[Section]:
+    yield Section("", (in_short(found),))
     if found.differences:
         rows = [(item.name, item.first, item.second) for item in found.differences]
         yield Section("What differs in the set-up", table=Table(("setting", "A", "B"), rows))
@@ -49,9 +50,37 @@ def sections(found: Comparison) -> Iterator[Section]:
         yield Section("How far to trust this", found.doubts)
 
 
+def in_short(found: Comparison) -> str:
+    """What is faster, by how much and how surely; or that it can't be told, and why."""
+    lines = [line for line in found.lines if line.metric in found.primary]
+    if any(line.verdict == NO_RANK for line in lines):
+        return "Neither side is ranked: a result is faulty or was crowded."
+    if not lines:
+        return "No difference can be told: no figure that decides is in the results of both sides."
+    if all(line.verdict == CANNOT_TELL for line in lines):
+        return f"No difference can be told: {_too_little(found)}."
+    return f"By what decides here, B against A: {'; '.join(map(_told, lines))}."
+
+
+def _too_little(found: Comparison) -> str:
+    sides = [len(found.first_names), len(found.second_names)]
+    if found.configurations == 1 and 1 in sides:
+        return "one run a side, so the spread is not known" if sides == [1, 1] else "one run on a side"
+    return "the results leave no spread to judge by"
+
+
+def _told(line: Line) -> str:
+    title = COLUMN[line.metric].shown_title
+    if line.ratio is None:
+        return f"{title} {line.verdict}"
+    return f"{title} {times(line.ratio.value)} (95 % interval {_interval(line)}), {line.verdict}"
+
+
 def _explanation(found: Comparison) -> Iterator[str]:
     first, second = len(found.first_names), len(found.second_names)
-    text = f"Ratio = B / A ({second} against {counted(first, 'run')}), with its 95 % interval."
+    judged = any(line.verdict != CANNOT_TELL for line in found.lines)
+    text = f"Ratio = B / A ({second} against {counted(first, 'run')})"
+    text += ", with its 95 % interval." if judged else "."
     if found.configurations > 1:
         text += (
             f" Over {found.configurations} matched configurations (by {', '.join(found.matched_by)}) it is "
@@ -59,53 +88,45 @@ def _explanation(found: Comparison) -> Iterator[str]:
         )
     if found.by_seed:
         text += " Both sides ran the same seeds: it is the geometric mean over the seeds, run by run."
-    text += (
-        " The deciding lines hold together, and so do all others (Holm's correction); what stands out by "
-        "itself alone is marked indicative."
-    )
+    if judged:
+        text += (
+            " The deciding lines hold together, and so do all others (Holm's correction); what stands out by "
+            "itself alone is marked indicative."
+        )
     yield text
     if found.primary:
-        text = "Decide by: " + ", ".join(COLUMN[name].shown_title for name in found.primary) + "."
-        if len(found.primary) > 1 and found.speed is not None:
-            text += f" Together (geometric mean) B is {as_fast(found.speed, 2)} A{_sure(found)}."
-        yield text
-
-
-def _sure(found: Comparison) -> str:
-    told = {line.verdict for line in found.lines if line.metric in found.primary}
-    return "" if told <= {BETTER, WORSE} else ", though not every deciding metric tells the sides apart"
+        yield "Decide by: " + ", ".join(COLUMN[name].shown_title for name in found.primary) + "."
 
 
 def _figures(found: Comparison) -> Table:
     several = found.configurations > 1
+    judged = any(line.verdict != CANNOT_TELL for line in found.lines)
     header = [
-        "metric",
-        "better",
-        "A",
-        "B",
-        "ratio",
-        "95 % interval",
+        *("metric", "better", "A", "B", "ratio"),
+        *(["95 % interval"] if judged else []),
         *(["win rate"] if several else []),
-        "B is",
+        *(["B is"] if judged else []),
     ]
     ordered = sorted(found.lines, key=lambda line: line.metric not in found.primary)
     rows = []
     for line in ordered:
-        wins = [percent(line.wins)] if several else []
-        digits = COLUMN[line.metric].digits
         rows.append(
             (
-                line.title,
+                line.title.removesuffix(" (bytes)"),
                 line.better,
-                figure(line.first, digits) + "*" * ("A" in line.modelled),
-                figure(line.second, digits) + "*" * ("B" in line.modelled),
+                _value(line, line.first) + "*" * ("A" in line.modelled),
+                _value(line, line.second) + "*" * ("B" in line.modelled),
                 times(line.ratio.value if line.ratio else None),
-                _interval(line),
-                *wins,
-                line.verdict,
+                *([_interval(line)] if judged else []),
+                *([percent(line.wins)] if several else []),
+                *([line.verdict] if judged else []),
             )
         )
     return Table(header, rows)
+
+
+def _value(line: Line, value: float) -> str:
+    return size_text(value) if line.unit == "bytes" else figure(value, COLUMN[line.metric].digits)
 
 
 def _interval(line: Line) -> str:
@@ -142,6 +163,7 @@ def rows(found: Comparison) -> list[dict[str, Any]]:
 
 
 def ranking_sections(found: Ranking) -> Iterator[Section]:
+    yield Section("", tuple(_leader(found)))
     for kind in dict.fromkeys(group.kind for group in found.groups):
         groups = [group for group in found.groups if group.kind == kind]
         heading = COLUMN[groups[0].metric].shown_title + (f", {kind}" if kind != "storage" else "")
@@ -152,6 +174,18 @@ def ranking_sections(found: Ranking) -> Iterator[Section]:
         legend = (MODELLED,) if any(modelled_tiers(group.runs) for group in storage) else ()
         yield Section("Mean ± standard deviation of more figures", legend, _more(storage))
     yield Section("How far to trust this", found.doubts)
+
+
+def _leader(found: Ranking) -> Iterator[str]:
+    """The fastest of each kind, and that a table alone does not tell how sure that is."""
+    for kind in dict.fromkeys(group.kind for group in found.groups):
+        ranked = [group for group in found.groups if group.kind == kind and group.speedup is not None]
+        if len(ranked) > 1:
+            best = ranked[0]
+            yield (
+                f"{best.name} leads in {COLUMN[best.metric].shown_title}, {times(best.speedup)} the slowest; "
+                "kvspill compare A… -- B… tells whether two of them differ by more than chance."
+            )
 
 
 def _ranking(groups: Sequence[Group]) -> Table:

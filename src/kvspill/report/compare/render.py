@@ -24,6 +24,7 @@ class Section:
     """A heading with sentences, then a table."""
 
     title: str
+    """Empty for what stands directly below the title of the whole."""
     lines: Sequence[str] = ()
     table: Table | None = None
 
@@ -36,7 +37,8 @@ def markdown(title: str, sections: Iterable[Section]) -> str:
     """The sections as Markdown with aligned tables, readable as it stands."""
     blocks = [f"# {_cell(title)}"]
     for section in sections:
-        blocks.append(f"## {_cell(section.title)}")
+        if section.title:
+            blocks.append(f"## {_cell(section.title)}")
         lines = list(section.lines)
         if len(lines) > 1:
             lines = [f"- {line}" for line in lines]

@@ -130,7 +130,7 @@ def _result_runs(path: Path, result: Result) -> Iterator[Run]:
 
 _NOT_COMPARED = (
     *("config.sources", "config.output", "config.quiet", "config.debug", "config.xlsx_output"),
-    *("config.log_ops", "config.prometheus"),
+    *("config.log_ops", "config.prometheus", "config.verbose"),
 )
 
 
