@@ -32,7 +32,8 @@ def test_beside_other_traffic_the_answer_names_it_and_does_not_blame_the_drive()
     text = replied(result)
     assert text[1] == (
         "Other programs used the device during the measurement, or RAID or the file system multiplied its "
-        "traffic: it read 5.00 and wrote 15.00 times what was asked of it, and the figures are of both."
+        "traffic: it read 5.00 times what was asked of it (16.00 GiB, 1.60 GiB/s more) and wrote 15.00 times "
+        "what was asked of it (42.00 GiB, 4.20 GiB/s more), and the figures are of all that traffic."
     )
     whole = " ".join(text)
     assert "What would help: Stop the other programs that use the device, and run it again" in whole

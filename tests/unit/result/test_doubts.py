@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from kvspill.config import Config
-from kvspill.records import GIB, MIB, Eviction, HitType, Lookup, Outcome, Purpose, Tier, Verb
+from kvspill.records import GIB, Eviction, HitType, Lookup, Outcome, Purpose, Tier, Verb
 from kvspill.report.console import render_summary
 from kvspill.result.answer import Status, answer
 from kvspill.result.facts import TierFacts
@@ -176,24 +176,6 @@ def test_a_device_that_takes_no_time_is_not_called_unread() -> None:
     recorder.request(request(15, intended=14.5, storage=0.4))
     recorder.op(op(15, started=15))
     assert "no reads on the storage tier" not in render_summary(built(recorder))
-
-
-def test_traffic_of_others_on_the_device_is_said() -> None:
-    probes = {**PROBES, "block_device": {"read_bytes": 9 * GIB, "written_bytes": 3 * GIB}}
-    built = result(probes=probes)
-    assert "device_excess" in codes(built)
-    assert "page_cache" not in codes(built)
-
-
-@pytest.mark.parametrize(("others_mib", "said"), [(500, False), (2000, True)])
-def test_a_run_that_others_crowd_out_says_so_too(others_mib: int, said: bool) -> None:
-    """With few bytes of its own, some blocks of the file system are no reason for doubt; gigabytes are."""
-    recorder = empty_recorder()
-    recorder.request(request(15, intended=14.5, storage=0.4))
-    recorder.op(op(15, started=14.9, nbytes=10 * MIB))
-    moved = {"read_bytes": (10 + others_mib) * MIB, "written_bytes": 0}
-    found = result(recorder, probes={**PROBES, "block_device": moved})
-    assert ("device_excess" in codes(found)) is said
 
 
 def test_nfs_counters_stand_in_for_a_device() -> None:

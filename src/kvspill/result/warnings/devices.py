@@ -65,9 +65,17 @@ DEVICE_EXCESS = _not_the_device(
     "device_excess",
     "the device moved more than was asked",
     "Other programs used the device during the measurement, or RAID or the file system multiplied its "
-    "traffic: it {did} times what was asked of it, and the figures are of both.",
+    "traffic: it {did}, and the figures are of all that traffic.",
     "Stop the other programs and run it again, or account for RAID and file system amplification.",
     "the device moved more than was asked of it: others used it, or it amplifies traffic",
+)
+DEVICE_SMALL_EXCESS = Kind(
+    "device_small_excess",
+    "the device moved a little more than was asked",
+    "Other programs, RAID or the file system {did} more than was asked of the device, {share} of its time: "
+    "that hardly matters.",
+    "Nothing need be done; stop the other programs where the last percent counts.",
+    touches=NOTHING,
 )
 CAPACITY_BOUND = Kind(
     "capacity_bound",

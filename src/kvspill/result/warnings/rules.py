@@ -12,6 +12,7 @@ from kvspill.result.schema import SteadyState
 from kvspill.result.schema_honesty import Caution, Honesty
 from kvspill.result.stillness import client_still_seconds, storage_standstill, too_still
 from kvspill.result.warnings import certainty, devices, faults, loads
+from kvspill.result.warnings.excess import MIN_COMPARED_BYTES, excess_cautions
 from kvspill.storage.addresses import GPU_SUSPECTS, suspects
 from kvspill.storage.base import DROPPED_ENTRIES, STORE_RESTARTS
 from kvspill.texts import counted, duration, ended_by, listed
@@ -19,13 +20,8 @@ from kvspill.texts import counted, duration, ended_by, listed
 LATE_MS = 10.0
 LAG_MS = 10.0
 PAGE_CACHE_SHARE = 0.05
-DEVICE_EXCESS = 1.25
-"""Device traffic above this multiple of what was asked comes from somebody else, or from amplification."""
 DEVICE_SHORTFALL = 0.9
 """Where less than this share of the written bytes came to the device, the times are not the device's."""
-MIN_COMPARED_BYTES = 64 << 20
-"""Below this volume a file system's own blocks and other programs drown the comparison."""
-MUCH_BYTES = 1 << 30
 FEW_TRIALS = 3
 ROOM_COST = 0.05
 """Below this share of the I/O time the waits for room change no figure by more than chance does."""
@@ -52,7 +48,7 @@ def cautions(
         _kind_of_run(measured),
         _failures(measured, honesty),
         _capacity(measured, honesty),
-        _device(honesty, no_choice=in_memory and measured.settings.direct != "off"),
+        _device(honesty, measured.wall_seconds, in_memory and measured.settings.direct != "off"),
         _store(measured),
         _client(honesty, measured),
         _standstills(honesty, measured),
@@ -151,7 +147,7 @@ def _dropped(measured: Measured, tier: str, dropped: int, flag: str) -> Caution:
     return caution.model_copy(update={"remedy": "Compare only with runs of the same capacity."})
 
 
-def _device(honesty: Honesty, no_choice: bool) -> Iterator[Caution]:
+def _device(honesty: Honesty, seconds: float, no_choice: bool) -> Iterator[Caution]:
     if honesty.direct_io is False and honesty.files_opened is not None and not no_choice:
         yield devices.NOT_DIRECT.of(
             openings=counted(honesty.files_opened.buffered, "file was opened", "files were opened")
@@ -163,16 +159,7 @@ def _device(honesty: Honesty, no_choice: bool) -> Iterator[Caution]:
     reached = seen.device_to_asked_written
     if reached is not None and reached < DEVICE_SHORTFALL and _enough(seen.asked_written_bytes):
         yield devices.NOT_WRITTEN.of(reached=reached)
-    over = [
-        f"{did} {excess:.2f}"
-        for did, excess, asked_bytes in (
-            ("read", seen.device_to_asked_read, seen.asked_read_bytes),
-            ("wrote", seen.device_to_asked_written, seen.asked_written_bytes),
-        )
-        if excess is not None and asked_bytes is not None and _is_excess(excess, asked_bytes)
-    ]
-    if over:
-        yield devices.DEVICE_EXCESS.of(did=" and ".join(over))
+    yield from excess_cautions(seen, honesty.probes.get("block_device"), seconds)
     service = honesty.nfs
     done = [] if service is None else [part for part in (service.read, service.write) if part is not None]
     again = sum(part.retransmissions or 0 for part in done)
@@ -193,12 +180,6 @@ def _store(measured: Measured) -> Iterator[Caution]:
             if name.startswith("repeated_") and name != "repeated_requests"
         )
         yield devices.REPEATED.of(count=counted(total, "request"), kinds=named)
-
-
-def _is_excess(excess: float, asked_bytes: int) -> bool:
-    """Who crowds a run out leaves it few bytes of its own: then what others moved must be a lot."""
-    others_bytes = (excess - 1) * asked_bytes
-    return excess > DEVICE_EXCESS and (_enough(asked_bytes) or others_bytes >= MUCH_BYTES)
 
 
 def _enough(nbytes: int | None) -> bool:
