@@ -1,6 +1,6 @@
 """The honesty block as the console shows it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from kvspill.measure.steady import STEADY
 from kvspill.report.numbers import UNMEASURED, number, share, volume, yes_no
@@ -41,7 +41,7 @@ def honesty_section(result: Result) -> Iterator[Part]:
             ("CPU seconds per GiB", number(block.cpu_seconds_per_gib, digits=3)),
             ("Peak resident memory", volume(block.peak_resident_bytes)),
             ("In flight at the end", _in_flight(result)),
-            *((f"Little's law, {row.what}", _little(row)) for row in block.littles_law),
+            *_littles_law(block.littles_law),
             ("Steady state", steady_text(result)),
         )
     )
@@ -101,6 +101,16 @@ def _in_flight(result: Result) -> str:
     count = sum(row.count for row in rows)
     oldest_ms = max((row.oldest_ms or 0.0 for row in rows), default=0.0)
     return f"{counted(count, 'operation')}, the oldest for {duration(oldest_ms)}" if count else "none"
+
+
+def _littles_law(rows: Sequence[LittlesLaw]) -> Iterator[tuple[str, str]]:
+    """The row of all requests says nothing new where hardly one of them waited for a server."""
+    said: set[str] = set()
+    for row in rows:
+        text = _little(row)
+        if text not in said:
+            yield f"Little's law, {row.what}", text
+        said.add(text)
 
 
 def _little(row: LittlesLaw) -> str:

@@ -5,8 +5,7 @@ from typing import NamedTuple
 
 from kvspill.report.numbers import UNMEASURED, number
 from kvspill.result.answer import in_memory
-from kvspill.result.assessment import NO_TARGET, NOT_MEASURED, PASS
-from kvspill.result.bottleneck import missed_classes
+from kvspill.result.assessment import NO_TARGET, NOT_MEASURED
 from kvspill.result.schema import Criterion, Result, StorageHealth
 from kvspill.texts import significant
 
@@ -44,12 +43,10 @@ def shown_verdict(result: Result, verdict: str) -> str:
     return "no verdict" if result.incomplete else verdict
 
 
-def is_pass_below_no(result: Result) -> bool:
-    """Whether the devices pass in a run whose users miss their targets: a bare PASS would deny the answer."""
-    health = result.summary.storage_health
-    if health is None or health.performance_profile != "latency":
-        return False
-    return health.overall_status == PASS and bool(missed_classes(result))
+def judges(health: StorageHealth) -> str:
+    """Whose criteria they are and what they judge: beside the answer nobody should take them for another."""
+    what = "the device alone" if health.performance_profile == "latency" else "throughput alone"
+    return f"the proposal's criteria judge {what}, not these users"
 
 
 def met_text(health: StorageHealth) -> str:

@@ -7,13 +7,14 @@ from rich.text import Text
 from kvspill.measure.priorities import MIN_COMPLETIONS
 from kvspill.report.autoscaling import answer_lines, step_table, unsettled
 from kvspill.report.honesty_section import honesty_section
-from kvspill.report.judged import JudgedCriterion, judged_criteria, met_text, shown_verdict
+from kvspill.report.judged import JudgedCriterion, judged_criteria, judges, met_text, shown_verdict
 from kvspill.report.layers_section import SHOWN, device_load_section, layers_section
 from kvspill.report.numbers import UNMEASURED, entry_sizes, limit, number, share, speed, volume
 from kvspill.report.parts import Part, grid, indent, pairs, title
 from kvspill.report.ranks_section import ranks_section
 from kvspill.report.validation_section import validation_section
-from kvspill.result.answer import in_memory, promise_of, seen_with
+from kvspill.report.verdict_line import verdict_line
+from kvspill.result.answer import answer, in_memory, promise_of, seen_with
 from kvspill.result.bottleneck import bottleneck, breakdown_ms
 from kvspill.result.chosen import chosen_note
 from kvspill.result.classes import reason_of, unjudged, why_unjudged
@@ -21,7 +22,7 @@ from kvspill.result.io_model import io_model_rows
 from kvspill.result.load import too_much
 from kvspill.result.metrics.catalog import shown_at
 from kvspill.result.metrics.metric import Place
-from kvspill.result.ranking import RANK_FAILED, faults_text
+from kvspill.result.ranking import RANK_FAILED
 from kvspill.result.schema import QosClass, Result, StorageHealth
 from kvspill.result.warnings.known import said
 from kvspill.result.warnings.loads import OVERLOAD
@@ -32,7 +33,8 @@ _TIER_LABELS = {"gpu": "GPU", "cpu": "CPU", "storage": "NVME"}
 
 
 def sections(result: Result) -> Iterator[Part]:
-    """The whole summary, from the banner to the digest."""
+    """The whole summary, from the verdict and the banner to the digest."""
+    yield verdict_line(answer(result))
     yield from _banner(result)
     yield from _overall(result)
     yield from _latency(result)
@@ -65,9 +67,6 @@ def _banner(result: Result) -> Iterator[Part]:
     config, window = result.config, result.window
     users = config["num_users"] if window.users is None else window.users
     kind = "simulated" if result.simulated else "measured"
-    faults = faults_text(result)
-    if faults is not None:
-        yield Text(f"FAULTY, not ranked: {faults}", style="bold red")
     rule = "=" * 72
     yield Text(rule)
     headline = "KV CACHE BENCHMARK RESULT" + (" - SIMULATED, no byte moved" if result.simulated else "")
@@ -114,7 +113,7 @@ def _latency(result: Result) -> Iterator[Part]:
     wait, unfinished = result.statistics("queue_wait_ms"), result.honesty.requests.unfinished
     ages = "request counts with its age" if unfinished == 1 else "requests count with their age"
     bound = f" (at least: {unfinished:,} unfinished {ages})" if unfinished else ""
-    mean_wait = UNMEASURED if wait is None else f"{wait['mean'] / 1000:.2f}s"
+    mean_wait = UNMEASURED if wait is None else duration(wait["mean"])
     yield indent(Text(f"Approximate mean queue wait: {mean_wait}{bound}"))
     if unfinished and result.statistics("queue_wait_completed_ms") is not None:
         yield indent(Text("The table is of completed requests only; this mean includes those still waiting."))
@@ -129,6 +128,11 @@ def _assessment(result: Result) -> Iterator[Part]:
         yield indent(_verdict(health))
         if result.question is not None:
             yield indent(Text(f"Of storage{seen_with(result)}: not the answer to the question."))
+        elif health.overall_status in _STYLES:
+            scope = judges(health)
+            yield indent(
+                Text(f"{scope[:1].upper()}{scope[1:]}; they call the storage tier NVMe, whatever it is.")
+            )
         for failure in health.failures:
             yield indent(Text(f"[FAIL] {failure}", style="bold red"))
         for criterion in judged_criteria(result):

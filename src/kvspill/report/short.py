@@ -5,12 +5,13 @@ from typing import Any
 
 from rich.text import Text
 
-from kvspill.report.judged import criterion_name, is_pass_below_no, met_text, shown_verdict
+from kvspill.report.judged import criterion_name, judges, met_text, shown_verdict
 from kvspill.report.layers_section import layers_section
 from kvspill.report.numbers import entry_sizes, number, share, speed
 from kvspill.report.parts import Part, grid, indent, pairs
 from kvspill.report.unused import unused_storage
 from kvspill.report.validation_section import validation_section
+from kvspill.report.verdict_line import verdict_line
 from kvspill.result.answer import Answer, Status, answer, in_memory, promise_of, seen_with
 from kvspill.result.assessment import FAIL, PASS
 from kvspill.result.bottleneck import Binds, bottleneck
@@ -27,13 +28,6 @@ from kvspill.result.warnings.loads import CPU_LIMITED
 from kvspill.result.warnings.settings import UNUSED_SETTING
 from kvspill.texts import counted, duration, one_line, target_time
 
-_STYLES = {
-    Status.YES: "bold green",
-    Status.FOUND: "bold green",
-    Status.NO: "bold red",
-    Status.INVALID: "bold red",
-    Status.UNDECIDED: "bold yellow",
-}
 _NAMES_WIDTH = 18
 _JUDGED_BY = {
     "added": "added by queue + storage",
@@ -51,7 +45,7 @@ above had not settled."""
 def short_summary(result: Result) -> Iterator[Part]:
     """The whole of it, but for the files."""
     found = answer(result)
-    yield Text(one_line(found.line), style=_STYLES[found.status])
+    yield verdict_line(found)
     reasons = [unused_storage(result)] if result.question is None else result.question.reasons
     yield from (Text(one_line(reason)) for reason in reasons if reason)
     yield Text(one_line(_how(result)))
@@ -156,24 +150,20 @@ def _figures(result: Result) -> Iterator[tuple[str, str]]:
         yield "Cache hit rate", share(rate_of_hits)
     health = result.summary.storage_health
     if health is not None:
-        failed = [
-            criterion_name(criterion.name) for criterion in health.criteria if criterion.passed is False
-        ]
-        why = f"; missed: {', '.join(failed)}" if failed else ""
-        yield "Storage assessment", f"{_assessed(result, health)}{why}"
+        yield "Storage assessment", _assessed(result, health)
 
 
 def _assessed(result: Result, health: StorageHealth) -> str:
     status = health.overall_status
+    failed = [criterion_name(criterion.name) for criterion in health.criteria if criterion.passed is False]
+    missed = f"missed: {', '.join(failed)}" if failed else ""
     if in_memory(result):
-        return f"{status}, the storage tier lies in memory"
+        return "; ".join(filter(None, (f"{status}, the storage tier lies in memory", missed)))
     if result.question is not None:
-        return f"{met_text(health)}{seen_with(result)}; not the answer to the question"
-    if status not in (PASS, FAIL):
-        return status
-    if is_pass_below_no(result):
-        return f"{status} of device latencies, not of users' targets"
-    return f"{status}, {'device latencies' if health.performance_profile == 'latency' else 'throughput'} only"
+        met = f"{met_text(health)}{seen_with(result)}; not the answer to the question"
+        return "; ".join(filter(None, (met, missed)))
+    status += f" ({missed})" if missed else ""
+    return f"{status}; {judges(health)}" if health.overall_status in (PASS, FAIL) else status
 
 
 def _gpu(result: Result) -> Iterator[tuple[str, str]]:

@@ -84,14 +84,11 @@ def _explained(
         return ""
     if by_law is None:
         return (
-            f"{at_end:,} had not ended beside {ended:,} that did, and their number grew: there is no "
-            f"balance, so the law gives no mean, and {duration(mean * 1000)} is that of the few that ended"
+            f"{at_end:,} had not ended beside {ended:,} that did, and their number grew: the law gives no "
+            f"mean, and {duration(mean * 1000)} is that of the few that ended"
         )
     means = f"by the law the mean is {duration(by_law * 1000)}, not {duration(mean * 1000)}"
     if deviation < 0:
-        return (
-            f"{at_end:,} had not ended beside {ended:,} that did, and those that end are the shorter ones, "
-            f"or served first: {means}"
-        )
+        return f"{at_end:,} had not ended beside {ended:,} that did, mostly the shorter ones: {means}"
     when = f"before the window, or that of {at_end:,} after it"
     return f"a part of the time of those that ended lies {when}: {means}"

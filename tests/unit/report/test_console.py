@@ -61,9 +61,10 @@ def test_a_pass_of_the_device_below_a_no_says_that_its_limits_are_others_s10() -
     shown = "\n".join(str(part) for part in short_summary(built(recorder)) if isinstance(part, Text))
     assert shown.startswith("NO: ")
     lines = dict(_figures(built(recorder)))
-    assert lines["Storage assessment"] == "PASS of device latencies, not of users' targets"
+    scope = "the proposal's criteria judge the device alone, not these users"
+    assert lines["Storage assessment"] == f"PASS; {scope}"
     caption = verdict_of(built(recorder)).assessment
-    assert caption == "Storage assessment, of device latencies and not of users' targets: 1 of 1 criteria met"
+    assert caption == f"Storage assessment: PASS (1 of 1 criteria met, latency profile); {scope}"
 
 
 def test_beside_an_answer_no_criteria_of_storage_read_as_another_answer() -> None:
@@ -83,13 +84,27 @@ def test_figures_are_those_of_the_result() -> None:
     assert "device 1,000 ms, host 500.0 ms" in text
     assert "queueing at the device's depth  queue 500.0 ms" in text
     assert "40.00 tok/s" in text
-    assert "Approximate mean queue wait: 2.00s" in text
+    assert "Approximate mean queue wait: 2.000 s" in text
     assert "Verdict: FAIL (latency profile, 1 of 4 criteria met)" in text
     assert "[FAIL] NVMe Read P95 < 200ms: 1,000 ms in the device" in text
     assert "[PASS] Cache Hit Rate > 30%: 60.0%" in text
     assert "60.0% (3 hits, 2 misses)" in text
     assert "Seed    42" in text
     assert "d" * 64 in text
+
+
+def test_every_summary_begins_with_the_verdict() -> None:
+    for found in (built(), overloaded(), built(empty_recorder())):
+        short, verbose = (render_summary(found, verbose=verbose) for verbose in (False, True))
+        assert verbose.splitlines()[0] == short.splitlines()[0]
+        assert verbose.startswith(("YES", "NO"))
+
+
+def test_rows_of_littles_law_that_say_the_same_are_one() -> None:
+    row = LittlesLaw(what="in service", in_system=2.0, rate_per_sec=1.0, mean_seconds=2.0, deviation=0.0)
+    found = built()
+    found.honesty.littles_law = [row, row.model_copy(update={"what": "all requests"})]
+    assert render_summary(found).count("Little's law") == 1
 
 
 def test_the_bottleneck_is_named_in_a_plain_sentence() -> None:
@@ -225,10 +240,12 @@ def test_a_faulty_result_says_so_in_the_first_line_and_passes_nothing_s13() -> N
     recorder.op(op(13, error="EIO"))
     recorder.request(request(14, failure="decode read: EIO"))
     text = render_summary(built(recorder, facts(failed=1)))
-    assert text.splitlines()[0] == "FAULTY, not ranked: 1 storage read EIO; 1 failed request"
+    assert " ".join(text.split()).startswith(
+        "INVALID: the result is faulty and is not ranked: 1 storage read EIO; 1 failed request"
+    )
     assert "Verdict: FAIL" in text
     assert "[PASS]" not in text
-    assert "FAULTY" not in render_summary(built())
+    assert "faulty" not in render_summary(built())
 
 
 def test_a_figure_that_was_not_measured_is_not_called_none_as_a_missing_target_is_s10() -> None:
@@ -248,7 +265,9 @@ def test_a_fault_before_the_window_passes_nothing_either_s13() -> None:
     text = render_summary(
         built(run=outside, config=Config(performance_profile="throughput", min_tokens_per_sec=1))
     )
-    assert text.startswith("FAULTY, not ranked: 2 storage write ENOSPC\n")
+    assert " ".join(text.split()).startswith(
+        "INVALID: the result is faulty and is not ranked: 2 storage write ENOSPC"
+    )
     assert "Verdict: FAIL (throughput profile, 0 of 0 criteria met)" in text
 
 

@@ -6,14 +6,15 @@ from dataclasses import dataclass
 from kvspill.report.html.prose import search_sentence, trials_sentence
 from kvspill.report.judged import (
     criterion_name,
-    is_pass_below_no,
     judged_criteria,
+    judges,
     met_text,
     shown_verdict,
 )
 from kvspill.report.numbers import UNMEASURED
 from kvspill.report.unused import unused_storage
 from kvspill.result.answer import Status, answer, in_memory, missed_in_search, promise_of, seen_with
+from kvspill.result.assessment import FAIL, PASS
 from kvspill.result.classes import LATENCIES, left_of, promised_completed, promised_left
 from kvspill.result.link import link_sentence
 from kvspill.result.schema import Result
@@ -92,9 +93,9 @@ def _assessment(result: Result) -> str:
     at = "" if stage is None else f", with {counted(stage, 'user')}"
     if result.question is not None:
         return f"Storage criteria{at}, not the answer to the question: {met}"
-    if is_pass_below_no(result):
-        return f"Storage assessment{at}, of device latencies and not of users' targets: {met}"
-    return f"Storage assessment{at}: {health.overall_status} ({met}, {health.performance_profile} profile)"
+    judged = f"{health.overall_status} ({met}, {health.performance_profile} profile)"
+    scope = f"; {judges(health)}" if health.overall_status in (PASS, FAIL) else ""
+    return f"Storage assessment{at}: {judged}{scope}"
 
 
 def _criteria(result: Result) -> Iterator[Judged]:
