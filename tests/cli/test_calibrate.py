@@ -8,10 +8,14 @@ from typing import Any
 
 import pytest
 
+from kvspill.cli.calibrate import print_calibration
 from kvspill.cli.main import COMMANDS, main
-from kvspill.plan.calibrate import Row, misfits
+from kvspill.config import Config
+from kvspill.plan.calibrate import Calibration, Row, misfits
+from kvspill.plan.fit import Fit
 from kvspill.plan.predict import lines
 from kvspill.records import MIB, Tier, Verb
+from kvspill.storage.profiles import DeviceModel
 from unit.plan.made import calibrated
 
 PROFILE = calibrated(
@@ -127,6 +131,34 @@ def test_cells_that_the_model_does_not_fit_are_named() -> None:
         "the model does not fit: storage reads of 4 MiB, depth 4, are off by +87% (speed)",
         "the model does not fit: cpu writes of 1 MiB, paced writes, are off by -50% (p50)",
     ]
+
+
+def test_the_summary_says_what_was_assumed_and_which_figure_is_off(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    drive = DeviceModel(2.5, 2.5, 0.0, 20.0, lanes=32, read_duplex=-0.04, write_duplex=-0.04)
+    rows = [
+        Row(Tier.STORAGE, "saturated reads", Verb.READ, 32 * MIB, 100.0 * MIB, 110.0 * MIB, 1.0, 9.0),
+        Row(Tier.STORAGE, "paced reads", Verb.READ, 32 * MIB, 100.0 * MIB, 100.0 * MIB, 2.0, 1.0),
+    ]
+    fits = {Tier.STORAGE: Fit(drive, 0.05, 0.05), Tier.CPU: Fit(DeviceModel(9, 9), 0.0, 0.0)}
+    found = Calibration(fits, rows, [], "sda", 20.0, 1, Config(), rounds=1)
+    print_calibration(found, None)
+    text = " ".join(capsys.readouterr().out.split())
+    assert "assumed 5.0%: measured once" in text
+    assert "below 0: they disturb each other" in text
+    assert "read 2.5 GiB/s, write 2.5 GiB/s + 20 us" in text
+    assert "+10.0%" in text
+    assert "(p50)" in text
+
+
+@pytest.mark.parametrize("command", ["calibrate", "plan"])
+def test_the_help_shows_no_options_of_plug_ins_that_cannot_be_chosen(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([command, "--help-all"]) == 0
+    text = capsys.readouterr().out
+    assert not re.findall(r"--(?:nixl|redis|s3)-\S+", text)
 
 
 def test_the_help_names_only_commands_that_exist(capsys: pytest.CaptureFixture[str]) -> None:

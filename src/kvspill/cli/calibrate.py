@@ -12,6 +12,7 @@ from kvspill.errors import UsageError
 
 if TYPE_CHECKING:
     from kvspill.plan.calibrate import Calibration
+    from kvspill.plan.fit import Fit
 
 FLAGS = (
     *("cache_dir", "output", "quiet", "debug", "dram_threads"),
@@ -82,6 +83,15 @@ def _text(document: dict[str, object]) -> str:
     return yaml.safe_dump(document, sort_keys=False, width=110)
 
 
+def _spread(stored: "Fit", rounds: int) -> str:
+    """How far the repetitions differ, or that nobody knows."""
+    reads, writes = f"{stored.read_spread:.1%}", f"{stored.write_spread:.1%}"
+    if rounds == 1:
+        assumed = reads if reads == writes else f"reads {reads}, writes {writes}"
+        return f"assumed {assumed}: measured once"
+    return f"reads {reads}, writes {writes} over {rounds} repetitions"
+
+
 def print_calibration(found: "Calibration", written: Path | None) -> None:
     """The fitted curve beside the points, the spread and the doubts."""
     from rich.table import Table
@@ -97,21 +107,20 @@ def print_calibration(found: "Calibration", written: Path | None) -> None:
     stored = found.fits[Tier.STORAGE]
     model = stored.model
     console.print(
-        f"Duplex        reads {model.read_duplex:.2f}, writes {model.write_duplex:.2f} (0 shared, 1 apart)"
+        f"Duplex        reads {model.read_duplex:.2f}, writes {model.write_duplex:.2f} "
+        "(0: they share one budget, 1: one each, below 0: they disturb each other)"
     )
-    console.print(
-        f"Spread        reads {stored.read_spread:.1%}, writes {stored.write_spread:.1%} "
-        f"over {found.rounds} repetitions"
-    )
+    console.print(f"Spread        {_spread(stored, found.rounds)}")
     console.print(
         f"Entries       predicted from {size_range(*sizes_known(found.entry_bytes))}; others are extrapolated"
     )
-    table = Table("cell", "entry", "measured", "fitted", "off by", "p50 ms", "fitted", box=None)
+    table = Table("cell", "entry", "measured", "fitted", "p50 ms", "fitted", "off by", box=None)
     for row in found.rows:
         speeds = [f"{speed / MIB:,.0f} MiB/s" for speed in (row.bytes_per_sec, row.fitted_bytes_per_sec)]
         times = [f"{ms:.2f}" for ms in (row.p50_ms, row.fitted_p50_ms)]
         name = f"{row.tier.value}: {row.cell}" + (f", {row.verb.value}s" if "mixed" in row.cell else "")
-        table.add_row(name, size_text(row.entry_bytes), *speeds, f"{row.residual:+.1%}", *times)
+        off = f"{row.residual:+.1%} ({row.judged})"
+        table.add_row(name, size_text(row.entry_bytes), *speeds, *times, off)
     console.print(table)
     for warning in found.warnings:
         console.print(f"warning: {warning}")

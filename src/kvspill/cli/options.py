@@ -111,7 +111,10 @@ def config_parser(
             default = (defaults or {}).get(name, Config.model_fields[name].default)
             rare = _extra(name)["advanced"] if shown is None else name not in shown
             _add_flag(sections[_section(name)], name, default, rare and not full, parser.declared)
-    for plugin, options in groupby(options_of(parser.declared), key=lambda pair: pair[0]):
+    # A command that chooses no plug-in of a kind has no use for the options of any.
+    kinds = {_extra(name)["plugin"] for name in flag_fields() if name not in fixed}
+    choosable = {kind: found for kind, found in parser.declared.items() if kind in kinds}
+    for plugin, options in groupby(options_of(choosable), key=lambda pair: pair[0]):
         add_options(parser, plugin, [option for _, option in options], hidden=plugin.is_ours and not full)
     return parser
 

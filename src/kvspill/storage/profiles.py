@@ -118,9 +118,14 @@ class DeviceModel:
             apart = f" and {self.write_lanes} for writes" if self.write_lanes else ""
             limit = f", {self.lanes} lanes{apart}, pieces of {self.piece_mib:g} MiB"
         return (
-            f"read {self.read_gib_per_sec:g} GiB/s + {self.read_latency_us:g} us, "
-            f"write {self.write_gib_per_sec:g} GiB/s + {self.write_latency_us:g} us{limit}"
+            f"read {self.read_gib_per_sec:g} GiB/s{_after(self.read_latency_us)}, "
+            f"write {self.write_gib_per_sec:g} GiB/s{_after(self.write_latency_us)}{limit}"
         )
+
+
+def _after(latency_us: float) -> str:
+    """What each operation takes before its bytes; nothing where it takes no time of its own."""
+    return f" + {latency_us:g} us" if latency_us else ""
 
 
 def _ns_per_byte(gib_per_sec: float) -> float:
