@@ -1,4 +1,4 @@
-"""Settles what a configuration leaves to the machine or to files: the GPU tier, --io-size, time per token."""
+"""Settles what a configuration leaves open: the GPU tier, the device profile, --io-size, time per token."""
 
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from kvspill.plugins import LISTS_BLOCKS
 from kvspill.records import GIB
 from kvspill.result.reading import engine_figures, read_json
 from kvspill.storage.gpu.cuda import look_at_card
+from kvspill.storage.profiles import DEFAULT_PRESET
 from kvspill.workload.registry import listed_block_tokens, recording
 
 DEFAULT_GPU_GIB = 16.0
@@ -21,6 +22,9 @@ _CALIBRATE = "--calibrate-from"
 
 def settled(config: Config, simulated: bool) -> Config:
     """The configuration as the run will have it."""
+    if simulated and config.device_profile is None:
+        # Who reads the result should see which device it is of.
+        config = config.model_copy(update={"device_profile": DEFAULT_PRESET})
     return settle_generation(settle_io_size(settle_gpu(config, simulated)))
 
 

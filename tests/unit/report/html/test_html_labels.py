@@ -20,6 +20,7 @@ from kvspill.report.html.verdicts import verdict_of
 from kvspill.report.numbers import UNMEASURED
 from kvspill.result.schema import Question, Result
 from kvspill.result.warnings.known import noted
+from kvspill.run.settle import settled
 from unit.measure.rows import ns, request
 from unit.report.html.outline import Outline
 from unit.report.html.pages import build_page
@@ -36,6 +37,13 @@ def on_drive(name: str) -> Result:
 def simulated(profile: str) -> Result:
     found = sample.built(run=sample.facts(simulated=True))
     return found.model_copy(update={"config": {**found.config, "device_profile": profile}})
+
+
+def test_the_device_of_a_simulation_has_a_name_where_nobody_gave_one() -> None:
+    config = settled(Config(), simulated=True)
+    found = sample.built(run=sample.facts(simulated=True), config=config)
+    assert page_title(labelled([("a", found)])) == f"{config.model} on a simulated nvme-gen4"
+    assert settled(Config(), simulated=False).device_profile is None
 
 
 def test_a_simulated_device_is_not_counted_as_a_drive() -> None:
