@@ -87,12 +87,15 @@ def test_the_page_of_a_plan_fits_and_names_every_option_whole(
         "asked": 60,
         "asked_is": "users",
         "model": "llama3.1-8b",
+        "kvspill_version": "1.0",
         "text": ["NO (predicted): 60 users do not.", "Bottleneck: the device."],
         "notes": {},
         "options": [{"name": name, "holds": 20, "enough": False} for name in names],
     }
     target = tmp_path / "plan.html"
-    target.write_text(plan_page(plan, {"Options": [["OPTION"] * 12, ["a-long-cell-of-a-row"] * 12]}))
+    target.write_text(
+        plan_page(plan, {"Options": [["OPTION"] * 12, ["a-long-cell-of-a-row"] * 12]}, "2026-11-19")
+    )
     with browser.new_context(viewport={"width": width, "height": 900}) as context:
         tab = context.new_page()
         tab.goto(target.as_uri())

@@ -229,7 +229,8 @@ def _answer(asked: "Asked", options: argparse.Namespace, argv: Sequence[str]) ->
     finally:
         progress.end_block()
     chosen = config.changed(cpu_mem_gb=found.chosen.choice.dram_gib)
-    data = document(found, target_text(config), settings_text(chosen), argv)
+    settings = settings_text(chosen, "the option chosen has none; --dram-gib names sizes to try")
+    data = document(found, target_text(config), settings, argv)
     # Of plans without --output those of one name ask the same, and answer it alike.
     own, files, problems = _keep(data, output, before if config.output else stamp_of(output), options)
     stays = journal.remove()
@@ -304,10 +305,11 @@ def _keep(
     own, problem = keep_in_turn(output, json.dumps(data, indent=1) + "\n", before, "it")
     texts = {}
     if options.page is not None:
+        from kvspill.dates import now_text
         from kvspill.plan.view import tables_of
         from kvspill.report.html.plans import page_of
 
-        texts[Path(options.page)] = page_of(data, tables_of(data))
+        texts[Path(options.page)] = page_of(data, tables_of(data), now_text())
     files, problems = write_all_or_spare(texts)
     return own, [str(file) for file in files], [*([] if problem is None else [problem]), *problems]
 

@@ -21,7 +21,8 @@ def notes_of(plan: Mapping[str, Any]) -> dict[str, str]:
         notes[OPTIONS] = " ".join(of_options)
     if plan["sensitivity"] and plan["chosen"]["holds"]:
         notes[OFF_TITLE] = (
-            f'Limits are exact to {resolution(plan)}; changes no larger than that are shown as "same".'
+            f"The search for a limit ends within {resolution(plan)}; changes no larger than that are shown "
+            'as "same". Other users (--seed) change it by more: the range is above.'
         )
     return notes
 

@@ -366,7 +366,7 @@ def doubts(asked: Asked, row: Row) -> list[str]:
     choice = row.choice
     known = choice.option.calibrated
     if known is None:
-        return [f"{choice.option.name} was not calibrated: its figures are taken as they stand"]
+        return [f"{choice.option.name} was not calibrated: its speeds are a profile's, not measured"]
     found = [f"{choice.drives} drives (calibrated with one)"] if choice.drives > 1 else []
     sizes = {} if row.point is None else row.point["sizes"]
     found += extrapolations(_config(asked, choice), sizes, known)

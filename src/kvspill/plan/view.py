@@ -115,7 +115,7 @@ def lines(plan: Mapping[str, Any]) -> Iterator[str]:
     if plan["sensitivity"]:
         yield _sensitivity_line(plan)
     for text in chosen["doubts"]:
-        yield f"In doubt: {text}."
+        yield f"Not certain: {text}."
     yield f"Target: {plan['target']}."
     yield f"Asked with: {plan['settings']}."
 

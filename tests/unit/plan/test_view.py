@@ -79,7 +79,7 @@ def test_a_change_within_the_resolution_of_the_search_is_not_listed_as_one() -> 
     plan = planned(sensitivity=[varied(78, 0.9), varied(82, 1.1)])
     title, table = list(tables_of(plan).items())[1]
     assert table[1][1:] == ["same", "82"]
-    assert plan["notes"][title].startswith("Limits are exact to about 3 users;")
+    assert plan["notes"][title].startswith("The search for a limit ends within about 3 users;")
     near = planned(sensitivity=[varied(74, 0.9, changes=True)])
     assert _sensitivity_line(near) == (
         "Sensitivity: no figure that is 10% off would change the answer; what is asked for is as near to the "

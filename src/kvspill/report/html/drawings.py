@@ -12,8 +12,12 @@ def with_flags(text: str) -> str:
     return _FLAG.sub(r'<span class="flag">\g<0></span>', escape(text))
 
 
-def drawn_page(title: str, body: str, style: str = "") -> str:
-    """A page that is complete in itself; the body is HTML, the style is added to that of all pages."""
+def drawn_page(title: str, body: str, style: str = "", line: str = "") -> str:
+    """A page that is complete in itself, with a line below its title.
+
+    The body is HTML, the style is added to that of all pages.
+    """
+    below = f'<p class="sub">{escape(line)}</p>' if line else ""
     css = (files("kvspill.report.html") / "page.css").read_text(encoding="utf-8")
     return f"""<!DOCTYPE html>
 <html lang="en">
@@ -26,7 +30,7 @@ def drawn_page(title: str, body: str, style: str = "") -> str:
 <style>{css}header {{ padding-bottom: 14px; }}{style}</style>
 </head>
 <body>
-<header><h1>{escape(title.partition(":")[0])}</h1></header>
+<header><h1>{escape(title.partition(":")[0])}</h1>{below}</header>
 <main>
 {body}
 </main>

@@ -8,7 +8,7 @@ from kvspill.report.html.drawings import drawn_page, with_flags
 
 _STATES = {"yes": "met", "no": "missed"}
 _NAMED = (
-    *("Bottleneck", "What would help", "Cost", "Wear", "Break-even", "Sensitivity", "In doubt"),
+    *("Bottleneck", "What would help", "Cost", "Wear", "Break-even", "Sensitivity", "Not certain"),
     *("Target", "Asked with"),
 )
 """Sentences that begin with what they answer."""
@@ -26,8 +26,8 @@ Table = Sequence[Sequence[str]]
 """Rows of cells, the heads first."""
 
 
-def page_of(plan: Mapping[str, Any], tables: Mapping[str, Table]) -> str:
-    """A page that is complete in itself, with the tables by their titles."""
+def page_of(plan: Mapping[str, Any], tables: Mapping[str, Table], made: str) -> str:
+    """A page that is complete in itself, with the tables by their titles and the time when it was made."""
     verdict, *rest = plan["text"]
     words = "\n".join(f"<p>{_named(line)}</p>" for line in rest)
     answer = (
@@ -40,7 +40,8 @@ def page_of(plan: Mapping[str, Any], tables: Mapping[str, Table]) -> str:
         f"<section><h2>{escape(name)}</h2>\n{_table(name, table)}{notes.get(name, '')}</section>"
         for name, table in tables.items()
     )
-    return drawn_page(title, f"{answer}\n{_drawing(plan)}\n{shown}", _STYLE)
+    line = f"kvspill {plan['kvspill_version']}, {made}"
+    return drawn_page(title, f"{answer}\n{_drawing(plan)}\n{shown}", _STYLE, line)
 
 
 def _named(line: str) -> str:

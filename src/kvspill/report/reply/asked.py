@@ -24,15 +24,13 @@ def target_text(config: Config) -> str:
     return f"p{config.slo_percentile:g} of {LATENCIES[config.slo_latency]}: {each}"
 
 
-def settings_text(config: Config) -> str:
-    """What was assumed of the users and the tiers."""
+def settings_text(config: Config, flag: str = "--cpu-mem-gb adds one") -> str:
+    """What was assumed of the users and the tiers; the flag is that of the command for DRAM."""
     if config.generation_ms_per_token:
         pace = f"{config.generation_ms_per_token:g} ms per token"
     else:
         pace = "no time for generation"
-    dram = (
-        f"{config.cpu_mem_gb:g} GiB of DRAM" if config.cpu_mem_gb else "no DRAM tier (--cpu-mem-gb adds one)"
-    )
+    dram = f"{config.cpu_mem_gb:g} GiB of DRAM" if config.cpu_mem_gb else f"no DRAM tier ({flag})"
     kind = "" if config.gpu_tier == "real" else " (modelled)"
     gpu = f", {config.gpu_mem_gb:g} GiB of GPU memory{kind}" if config.gpu_bytes else ""
     if config.storage_capacity_gb:
