@@ -14,7 +14,7 @@ from kvspill.result.warnings.devices import (
     PAGE_CACHE_KEPT,
 )
 from kvspill.suite.advice_doubts import FEW_REQUESTS, REQUESTS_MIN, doubts, fit, too_few
-from kvspill.suite.advice_targets import targets
+from kvspill.suite.advice_targets import targets, too_short
 from kvspill.suite.advice_tiers import faster_drive, tiers
 from kvspill.suite.facts import Figures, Found, mean
 from kvspill.suite.scenario import default_names
@@ -51,7 +51,8 @@ def _advise(found: Found, probe_gib_per_sec: float | None, run: Found) -> list[s
     if not any(name in default_names() for name in found):
         plain = [_row(row) for name, row in found.items() if not name.startswith(_ENGINE)]
         return [*targets(found), *plain, *_engines(found), *doubts(found)]
-    lines = [*targets(found), *(tiers(found) if "storage-only" in found or "storage-only" not in run else ())]
+    lines = [*too_short(found), *targets(found)]
+    lines += [*(tiers(found) if "storage-only" in found or "storage-only" not in run else ())]
     lines += [*_bottleneck(found, run), *faster_drive(found), *_users(found, run)]
     return [*lines, *_drive(found, probe_gib_per_sec, run), *_engines(found), *doubts(found)]
 

@@ -12,6 +12,15 @@ Choice = tuple[Figures, str]
 WORTH = 1.1
 """A tier must serve this many times as much to be worth its money; less is noise."""
 _MEANT_TO_OVERLOAD = "storage-saturation"
+SET_UPS = {
+    "cpu-storage": "DRAM in front of the storage",
+    "cpu-only": "DRAM alone",
+    "gpu-cpu-storage": "GPU memory and DRAM in front of the storage",
+    "gpu-only": "GPU memory alone",
+    "gpu-cpu": "GPU memory and DRAM alone",
+    "storage-only": "storage alone",
+}
+"""What each row of a set-up is, the cheaper ones first."""
 
 
 def targets(found: Found) -> Iterator[str]:
@@ -29,6 +38,20 @@ def targets(found: Found) -> Iterator[str]:
     for why in dict.fromkeys(map(_why, open_rows)):
         names = [f"{_named(row)}{_seen(row)}" for row in open_rows if _why(row) == why]
         yield f"No verdict on the targets in {listed(names)}: {why}{_remedy(why, open_rows)}"
+
+
+def too_short(found: Found) -> Iterator[str]:
+    """That rows of this length judge no set-up by its targets, and which length would, where that is so."""
+    rows = [row for row in found.values() if row.name in SET_UPS]
+    if not rows or any(row.status in (Status.YES, Status.NO) for row in rows):
+        return
+    needed = max((row.enough_seconds or 0.0 for row in rows), default=0.0)
+    lasted = min((row.seconds or 0.0 for row in rows), default=0.0)
+    if needed > lasted > 0:
+        yield (
+            f"No advice by the targets is possible at {lasted:g} s a row: give --tier-seconds {needed:g}. "
+            "What follows rests on throughput alone."
+        )
 
 
 def _remedy(why: str, rows: Sequence[Figures]) -> str:

@@ -3,18 +3,10 @@
 from collections.abc import Iterator
 
 from kvspill.suite.advice_doubts import fit, why_unfit
-from kvspill.suite.advice_targets import WORTH, purchase
+from kvspill.suite.advice_targets import SET_UPS, WORTH, purchase
 from kvspill.suite.facts import Figures, Found, mean
 from kvspill.texts import duration
 
-_SET_UPS = {
-    "cpu-storage": "DRAM in front of the storage",
-    "cpu-only": "DRAM alone",
-    "gpu-cpu-storage": "GPU memory and DRAM in front of the storage",
-    "gpu-only": "GPU memory alone",
-    "gpu-cpu": "GPU memory and DRAM alone",
-}
-"""The cheaper ones first."""
 _SAME_HITS = 0.03
 _TIER_FLAG = "--tier-seconds"
 _LITTLE = 0.01
@@ -26,12 +18,12 @@ def tiers(found: Found) -> Iterator[str]:
     if base is None or not base.tokens_per_sec:
         yield "Without a result of storage-only nothing can be said about which tier to buy."
         return
-    rows = [(found[name], what) for name, what in _SET_UPS.items() if name in found]
+    rows = [(found[name], what) for name, what in SET_UPS.items() if name in found and name != base.name]
     rows = [(row, what) for row, what in rows if row.tokens_per_sec]
     contradicted = list(_contradictions(found))
     unfit = list(why_unfit((row for row, _ in [(base, ""), *rows]), _TIER_FLAG))
     if not unfit and all(explained for _, explained in contradicted):
-        yield from purchase([(base, "storage alone"), *rows], found.get("production"))
+        yield from purchase([(base, SET_UPS[base.name]), *rows], found.get("production"))
     yield from unfit
     yield from (text for text, _ in contradicted)
     yield from (_gain(base, row, what) for row, what in rows if fit(base) and fit(row))

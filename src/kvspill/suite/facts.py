@@ -1,5 +1,6 @@
 """The figures of one row that the comparison table and the advice speak of, taken from its result."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -79,6 +80,10 @@ class Figures:
     """Whether the row's users were served within their targets, as its result answers it."""
     verdict: str = ""
     """The answer in words."""
+    seconds: float | None = None
+    """How long its load was to last."""
+    enough_seconds: float | None = None
+    """What would give a verdict on every class; None where it has one, or length is not the reason."""
     late: str = ""
     """How many requests of the classes without a verdict were late, in words."""
     because: str = ""
@@ -145,10 +150,18 @@ def figures(name: str, result: Result) -> Figures:
         stopped_storing=_stopped_storing(result),
         status=found.status.value,
         verdict=found.verdict,
+        seconds=result.config.get("duration"),
+        enough_seconds=_seconds_of(found.longer),
         late=late_text(classes, unjudged(classes)),
         because=found.because,
         classes=_classes(result),
     )
+
+
+def _seconds_of(instruction: str) -> float | None:
+    """The time that an instruction to run longer names."""
+    named = re.search(r"--duration (\d+)", instruction)
+    return float(named[1]) if named else None
 
 
 def _classes(result: Result) -> dict[str, ClassFigures]:

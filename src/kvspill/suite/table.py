@@ -38,6 +38,10 @@ def _print(
     rule = "=" * 72
     simulated = " - SIMULATED, no byte moved" if manifest.simulated else ""
     console.print(f"\n{rule}\n{manifest.title}{simulated}\n{rule}", markup=False)
+    whose = "THE MODELLED DEVICES" if manifest.simulated else "THIS MACHINE"
+    console.print(f"\n### WHAT THIS MEANS FOR {whose} ###")
+    for line in advice:
+        console.print(wrapped(f"- {line}", console.width), markup=False)
     narrow = console.width < WIDTH
     rows = [(row, found.get(row.scenario.name)) for row in manifest.rows]
     console.print("\n### THROUGHPUT AND LATENCY ###")
@@ -54,11 +58,6 @@ def _print(
     modelled = _modelled_rows(rows) if narrow else []
     for line in (*_legend(found), *modelled, *_exceptions(manifest.rows, found)):
         console.print(line, markup=False)
-    console.print(
-        f"\n### WHAT THIS MEANS FOR {'THE MODELLED DEVICES' if manifest.simulated else 'THIS MACHINE'} ###"
-    )
-    for line in advice:
-        console.print(wrapped(f"- {line}", console.width), markup=False)
 
 
 THROUGHPUT = ("scenario", "users", "tok/s", "requests", "e2e p50", "e2e p95", "queue", "I/O p95")

@@ -104,6 +104,17 @@ def test_nothing_is_bought_where_every_tier_was_modelled() -> None:
     assert "To buy first" not in text
 
 
+def test_rows_too_short_for_any_verdict_say_first_which_length_would_give_one() -> None:
+    few: Classes = {"batch": ClassFigures(80.0, 1000.0, None)}
+    short = {"classes": few, "seconds": 30.0}
+    rows = unjudged(ALONE, enough_seconds=110.0, **short), unjudged(IN_FRONT, enough_seconds=170.0, **short)
+    assert advise({item.name: item for item in rows})[0].startswith(
+        "No advice by the targets is possible at 30 s a row: give --tier-seconds 170."
+    )
+    judged = advice(unjudged(ALONE, enough_seconds=110.0, **short), missing(IN_FRONT, tiers=both()))
+    assert "No advice by the targets" not in judged
+
+
 def test_where_targets_were_not_judged_throughput_decides_and_that_is_said() -> None:
     few: Classes = {"batch": ClassFigures(80.0, 1000.0, None)}
     rows = unjudged(ALONE), unjudged(IN_FRONT, classes=few, tokens_per_sec=190.0, tiers=both())
