@@ -43,13 +43,13 @@ class Bandwidth:
         """What is read and written, in one unit, with its spread where it was not steady."""
         speeds = (self.read_gib_per_sec, self.write_gib_per_sec)
         read, written = (speed_text(speed, *speeds) for speed in speeds)
-        return read + _spread(self.read_rounds), written + _spread(self.write_rounds)
+        return read + _spread("read", self.read_rounds), written + _spread("write", self.write_rounds)
 
 
-def _spread(rounds: Rounds) -> str:
+def _spread(verb: str, rounds: Rounds) -> str:
     if not rounds or max(rounds) <= _STEADY * min(rounds):
         return ""
-    return f" (rounds from {speed_text(min(rounds), *rounds)} to {speed_text(max(rounds), *rounds)})"
+    return f" ({verb} rounds from {speed_text(min(rounds), *rounds)} to {speed_text(max(rounds), *rounds)})"
 
 
 def modelled_bandwidth(profile: Profile, name: str) -> Bandwidth:

@@ -47,7 +47,7 @@ def test_a_disk_that_wavers_is_looked_at_for_seconds_and_its_spread_stands_besid
     found, seconds, _gib = looked(0.5, 4.0)
     assert len(found.write_rounds) >= 3
     assert found.write_gib_per_sec == pytest.approx(0.2, rel=0.3)
-    assert found.texts[1] == "256 MiB/s (rounds from 128 MiB/s to 512 MiB/s)"
+    assert found.texts[1] == "256 MiB/s (write rounds from 128 MiB/s to 512 MiB/s)"
     assert found.texts[0] == "512 MiB/s"
     assert seconds < 8
 

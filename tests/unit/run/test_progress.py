@@ -214,17 +214,17 @@ def test_a_search_shows_what_it_does_and_the_state_of_its_stage() -> None:
 @pytest.mark.parametrize("measuring", [True, False])
 def test_a_line_of_a_search_in_a_log_has_120_columns_at_most(measuring: bool) -> None:
     status = (
-        "search: 1,000 users, measured 35 s of at most 72 s, 100.0% of interactive late, 5.0% allowed"
+        "search: 1,000 users: 35 s measured, up to 72 s, 100.0% of interactive late, 5.0% allowed"
         if measuring
-        else "search: 1,000 users, settling, measured again, as chance may have decided"
+        else "search: 1,000 users: settling, measured again, as chance may have decided"
     )
     tiers = tuple(TierStatus(tier, False, 48 * GIB, 12 * GIB, GIB, 4 * GIB) for tier in Tier)
     text = search_line(glance(tiers=tiers), status, measuring)
     assert len(text) <= 120
     said = status.removesuffix(", 5.0% allowed")
     assert text.startswith(f"0:30 of 1:00 {said}, 3 errors, 2 failed requests")
-    short = search_line(glance(failed=0), "search: 5 users, settling", False)
-    assert short == "0:30 of 1:00 search: 5 users, settling, 3 errors, 340 done"
+    short = search_line(glance(failed=0), "search: 5 users: settling", False)
+    assert short == "0:30 of 1:00 search: 5 users: settling, 3 errors, 340 done"
 
 
 @pytest.mark.parametrize("on_terminal", [True, False])

@@ -121,7 +121,7 @@ class Levels:
             limit = longest * PATIENCE if patient(measure) else max(longest, intervals)
             seconds = [f"{count * self._pace.interval_ns / NS_PER_SEC:.3g} s" for count in (intervals, limit)]
             why = _why_longer(action, patient=patient(measure))
-            self._say(level, f"measured {seconds[0]} of at most {seconds[1]}{why}, {self.line(measure)}")
+            self._say(level, f"{seconds[0]} measured, up to {seconds[1]}{why}, {self.line(measure)}")
             if intervals >= limit or (intervals >= shortest and done(measure) and not patient(measure)):
                 break
         self._load.close(self._world.now_ns())
@@ -228,13 +228,16 @@ class Levels:
         return self._world.now_ns() + needed_ns < self._options.end_ns
 
     def _say(self, level: int, text: str) -> None:
-        self.status = f"search: {self._lever.text(level)}, {text}"
+        # Where there is one level only, nothing is searched for.
+        search = "search: " if self._options.lowest < self._options.highest else ""
+        self.status = f"{search}{self._lever.text(level)}: {text}"
 
 
 def _why_longer(action: str, *, patient: bool) -> str:
     """Why a window may last longer than others do."""
-    again = ", twice as long to confirm it" if action == "confirm" else ""
-    return f"{again}, more than usual as requests are too few" if patient else again
+    if action == "confirm":
+        return " to confirm it with few requests" if patient else " to confirm it"
+    return " as requests are few" if patient else ""
 
 
 class Search:
