@@ -3,6 +3,7 @@
 import json
 import os
 import shlex
+import signal
 import subprocess
 import sys
 import time
@@ -46,6 +47,26 @@ def test_few_users_on_a_fast_device_are_a_yes(tmp_path: Path, capsys: pytest.Cap
     assert first.startswith("YES (simulated), by 2 of 3 seeds: 3 users of tiny-1b, none of them interactive")
     assert "Asked with: closed arrivals, one server per user, 30 ms per token" in text
     assert max(len(line) for line in text.splitlines() if not line.startswith("All figures: ")) <= 80
+
+
+@pytest.mark.parametrize("form", [(), ("--json",)])
+def test_an_answer_that_a_signal_cut_short_says_so(
+    form: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, ask = ("--model", "tiny-1b", "--users", "3", "--simulate", "--quiet"), asking.ask
+
+    def interrupted(*given: Any) -> Any:
+        reply = ask(*given)
+        os.kill(os.getpid(), signal.SIGINT)
+        return reply
+
+    monkeypatch.setattr(asking, "ask", interrupted)
+    assert can(*asked, *form, "--output", str(tmp_path / "r.json")) == 130
+    text = capsys.readouterr().out
+    if form:
+        assert json.loads(text)["interrupted"] == "SIGINT"
+    else:
+        assert "Interrupted (SIGINT): the answer rests on what was done until then." in text
 
 
 def test_a_yes_of_one_seed_against_two_is_a_no(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -155,12 +155,18 @@ def _answer(config: Config, *, simulated: bool, as_json: bool) -> int:
         reply = ask(plan, progress)
         result = answered(reply).model_copy(update={"command": _command(config, simulated=simulated)})
         written, problems = keep_all(config, path, result, before)
+    # A result that is incomplete says so itself.
+    cut = None if reply.result.incomplete else interrupts.reason
     try:
         with printing(problems):
             if as_json:
-                print(json.dumps(document(reply, [str(file) for file in written]), indent=1))
+                data = document(reply, [str(file) for file in written])
+                print(json.dumps(data if cut is None else {**data, "interrupted": cut}, indent=1))
             else:
-                for line in lines(reply):
+                said = list(lines(reply))
+                if cut is not None:
+                    said.insert(1, f"Interrupted ({cut}): the answer rests on what was done until then.")
+                for line in said:
                     put(wrapped(line))
                 for file in written:
                     put(f"All figures: {one_line(file)}")
