@@ -1,6 +1,6 @@
 """The warnings of a page, folded by how grave they are: each said once, with the results that have it."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from kvspill.report.html.facts import Labelled
@@ -34,17 +34,15 @@ class Fold:
     severity: str
     title: str
     doubts: Sequence[Doubt]
-
-    @property
-    def is_open(self) -> bool:
-        """What is grave is read without a click."""
-        return self.severity != Severity.NOTE.value
+    is_open: bool
+    """What is grave is read without a click, but not twice on one page."""
 
 
-def folds(results: Sequence[Labelled]) -> list[Fold]:
+def folds(results: Sequence[Labelled], above: Collection[tuple[str, str]] = ()) -> list[Fold]:
     """All warnings of all results, the gravest first; a severity without any is left out.
 
-    What a command chose itself is no warning: `plain_notes` says it.
+    What a command chose itself is no warning: `plain_notes` says it. above: codes and messages that stand
+    in full above the figures.
     """
     found: dict[tuple[str, str, str], list[int]] = {}
     for number, item in enumerate(results):
@@ -60,7 +58,16 @@ def folds(results: Sequence[Labelled]) -> list[Fold]:
         doubts[kind_of(code).severity].append(
             Doubt(code, message, remedy, labels, tuple(dict.fromkeys(anchors)))
         )
-    return [Fold(severity.value, _TITLES[severity], rows) for severity, rows in doubts.items() if rows]
+    return [
+        Fold(
+            severity.value,
+            _TITLES[severity],
+            rows,
+            severity is not Severity.NOTE and any((row.code, row.message) not in above for row in rows),
+        )
+        for severity, rows in doubts.items()
+        if rows
+    ]
 
 
 def plain_notes(results: Sequence[Labelled]) -> list[tuple[str, str]]:

@@ -46,6 +46,8 @@ class Group:
     title: str
     series: Sequence[tuple[str, Labelled, str]]
     """Name of the line, result, name of the histogram or column."""
+    told_from: Sequence[str] = ()
+    """All names beside which these lines have their colours; none where there are no others."""
 
 
 def stat_rows(results: Sequence[Labelled], names: dict[str, str]) -> Iterator[tuple[Labelled, str, float]]:

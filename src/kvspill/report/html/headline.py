@@ -16,7 +16,7 @@ from kvspill.result.schema_honesty import Caution
 from kvspill.result.warnings.devices import MODELLED_TIER
 from kvspill.result.warnings.kind import EVERYTHING, Severity
 from kvspill.result.warnings.known import kind_of
-from kvspill.texts import significant, size_text
+from kvspill.texts import duration, significant, size_text
 
 HEADLINES = shown_at(Place.HEADLINE)
 
@@ -65,17 +65,33 @@ class Scale:
 
 
 def scale_of(headline: Figure, results: Sequence[Labelled]) -> Scale:
-    """All bandwidths in MiB/s where one is slow: of GiB/s it would show one digit."""
+    """All bandwidths in MiB/s where one is slow: of GiB/s it would show one digit.
+
+    Times have the unit that sentences give them.
+    """
     unit = headline.metric.unit
     if unit == "ratio":
         return Scale("%", 100.0, headline.digits)
     if unit == "GiB/s" and any(_is_slow(each, results) for each in HEADLINES if each.metric.unit == unit):
         return Scale("MiB/s", GIB / MIB, 1)
+    if unit == "GiB/s" and any(0 < value < _SLOW for value in _values(headline, results)):
+        return Scale(unit, 1.0, headline.digits + 1)
+    if unit == "ms" and _all_in_seconds(headline, results):
+        return Scale("s", 0.001, headline.digits)
     return Scale(unit, 1.0, headline.digits)
 
 
+def _values(headline: Figure, results: Sequence[Labelled]) -> list[float]:
+    return [value for item in results if (value := value_of(item.result, headline)) is not None]
+
+
+def _all_in_seconds(headline: Figure, results: Sequence[Labelled]) -> bool:
+    values = _values(headline, results)
+    return bool(values) and all(duration(value).endswith(" s") for value in values)
+
+
 def _is_slow(headline: Figure, results: Sequence[Labelled]) -> bool:
-    fastest = max((value_of(item.result, headline) or 0.0 for item in results), default=0.0)
+    fastest = max(_values(headline, results), default=0.0)
     return 0 < fastest < _SLOW
 
 
@@ -139,7 +155,8 @@ def _moved_bytes(result: Result, tier: str) -> bool:
 
 def text_of(scale: Scale, value: float) -> str:
     """Latencies with the digits that their histograms have, other figures with those they need."""
-    return significant(value) if scale.unit == "ms" else number(value * scale.factor, scale.digits)
+    scaled = value * scale.factor
+    return significant(scaled) if scale.unit in ("ms", "s") else number(scaled, scale.digits)
 
 
 def _spread(scale: Scale, statistics: TrialStatistics | None) -> str:

@@ -20,8 +20,9 @@ from kvspill.report.html.specs import Spec
 from kvspill.result.bottleneck import PARTS
 from kvspill.texts import significant, size_text
 
+_WHOLE = "end to end"
 _REQUEST_PARTS = {
-    "end to end": "request_end_to_end",
+    _WHOLE: "request_end_to_end",
     "queue wait": "request_queue",
     "storage I/O": "request_storage",
     "generation": "request_generation",
@@ -47,7 +48,7 @@ def breakdown(results: Sequence[Labelled]) -> Iterator[Figure]:
             continue
         whole = sum(means.values())
         for rank, (part, value) in enumerate(means.items()):
-            rows.append(specs.bar(item.label, part, value, rank))
+            rows.append(specs.bar(item.label if len(results) > 1 else "", part, value, rank))
             share = f"{value / whole:.1%}" if whole else "-"
             table.append((item.label, part, significant(value), share))
     if rows:
@@ -67,7 +68,9 @@ def breakdown(results: Sequence[Labelled]) -> Iterator[Figure]:
 def _request_latencies(results: Sequence[Labelled]) -> Iterator[Figure]:
     if len(results) == 1:
         series = [(part, results[0], name) for part, name in _REQUEST_PARTS.items()]
-        groups = [Group("requests", "Latency of requests", series)]
+        # The parts of a request have the colours that they have in its mean time.
+        told_from = (*PARTS.values(), _WHOLE)
+        groups = [Group("requests", "Latency of requests", series, told_from)]
     else:
         groups = [
             Group(f"requests-{number_}", f"Requests: {part}", [(item.label, item, name) for item in results])
@@ -176,7 +179,7 @@ def _distribution(group: Group, section: str, says: str) -> Iterator[Figure]:
         section,
         group.title,
         says + _thin(curves),
-        specs.lines(rows, _PERCENTILE_AXIS, y, names),
+        specs.lines(rows, _PERCENTILE_AXIS, y, group.told_from or names),
         header,
         table,
     )

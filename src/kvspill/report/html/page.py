@@ -93,7 +93,7 @@ def _build(
         "remarks_title": _remarks_title(remarks),
         "headlines": headline_rows(results),
         "results": [_shown(item) for item in results],
-        "folds": folds(results),
+        "folds": folds(results, {(item.code, item.message) for item in said[:_BANNERS_MAX]}),
         "plain_notes": plain_notes(results),
         "shared": _shared(results),
         "checked": any(item.result.schema_version for item in results),

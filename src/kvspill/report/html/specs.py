@@ -21,7 +21,7 @@ _SYMBOL_PIXELS = 26
 """Of a legend, beside the name."""
 _AXIS_CHARACTERS = 25
 _LABEL_PIXELS = 7
-_DASHES = [[1, 0], [6, 3], [2, 2], [8, 3, 2, 3]]
+_DASHES = [[1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [12, 2]]
 
 CONFIG: Spec = {
     "background": "transparent",
@@ -322,7 +322,8 @@ def bars(
             "type": "nominal",
             "sort": list(dict.fromkeys(short[name] for name in order)),
             "title": None,
-            "axis": {"labelLimit": 170, "domain": False, "ticks": False},
+            # A row without a name needs no room for one.
+            "axis": {"labelLimit": 170, "domain": False, "ticks": False} if any(order) else None,
         },
         "x": {
             "field": "value",

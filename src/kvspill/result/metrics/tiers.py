@@ -197,8 +197,8 @@ TIERS = (
         views=(
             column(27, "Storage Read Bandwidth (GiB/s)", "tier_storage_read_bandwidth_gbps", digits=3),
             column(28, "Storage Write Bandwidth (GiB/s)", "tier_storage_write_bandwidth_gbps", digits=3),
-            headline(4, "Storage read bandwidth", "tier_storage_read_bandwidth_gbps", digits=3),
-            headline(5, "Storage write bandwidth", "tier_storage_write_bandwidth_gbps", digits=3),
+            headline(4, "Storage read bandwidth", "tier_storage_read_bandwidth_gbps"),
+            headline(5, "Storage write bandwidth", "tier_storage_write_bandwidth_gbps"),
             trials(5, "tier_storage_read_bandwidth_gbps"),
             trials(6, "tier_storage_write_bandwidth_gbps"),
         ),

@@ -1,6 +1,7 @@
 """The page: complete in itself, doubts first, nothing in a result can run, every figure has its table."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -14,9 +15,11 @@ from unit.result import sample
 
 vl_convert = pytest.importorskip("vl_convert")
 
+from kvspill.report.console import render_summary  # noqa: E402
 from kvspill.report.html.doubts import folds  # noqa: E402
 from kvspill.report.html.facts import labelled  # noqa: E402
 from kvspill.report.html.figures import figures  # noqa: E402
+from kvspill.report.html.headline import headline_rows  # noqa: E402
 from kvspill.report.html.prose import metric_rows, page_title  # noqa: E402
 from kvspill.report.numbers import counted  # noqa: E402
 from kvspill.result.schema import LatencyMap, Result  # noqa: E402
@@ -207,6 +210,38 @@ def test_warnings_are_folded_by_severity_the_gravest_first() -> None:
     ]
     (doubt,) = found[0].doubts
     assert (doubt.labels, doubt.anchors) == ("both results", ("doubt-0-errors", "doubt-1-errors"))
+
+
+def test_a_warning_that_stands_above_the_figures_is_not_read_twice() -> None:
+    built = sample.built()
+    built.warnings = [noted("simulated", "s.", "r."), noted("few_trials", "n.", "r.")]
+    assert [fold.is_open for fold in folds(labelled([("a", built)]), {("simulated", "s.")})] == [False, False]
+    outline = Outline(build_page([("a", built)]))
+    drawn_folds = [fold for fold in outline.all("details") if "fold" in (fold.get("class") or "")]
+    assert ["open" in fold for fold in drawn_folds] == [False, False]
+
+
+def test_one_result_has_no_name_at_its_bar_and_parts_keep_their_colours() -> None:
+    found = drawn(sample.built())
+    (bar,) = {row["row"] for row in found["breakdown"].spec["data"]["values"]}
+    assert bar == ""
+    assert found["breakdown"].spec["encoding"]["y"]["axis"] is None
+
+    def colours(spec: Any) -> dict[str, str]:
+        scale = spec["encoding"]["color"]["scale"]
+        return dict(zip(scale["domain"], scale["range"], strict=True))
+
+    parts = colours(found["breakdown"].spec["layer"][0])
+    distributions = colours(found["requests"].spec)
+    assert {name: distributions[name] for name in parts} == parts
+
+
+def test_times_of_seconds_are_written_as_the_sentences_write_them() -> None:
+    rows = {row.title: row for row in headline_rows(labelled([("a", sample.built())]))}
+    row = rows["End-to-end latency, p95"]
+    assert row.unit == "s"
+    text = render_summary(sample.built(), verbose=False)
+    assert f"p95 {row.cells[0].value} s" in text
 
 
 def test_many_results_have_a_row_each_and_bars_instead_of_lines() -> None:
