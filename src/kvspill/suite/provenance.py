@@ -12,7 +12,9 @@ from kvspill.suite.manifest import Manifest, RowStatus, read_result
 from kvspill.suite.scenario import OWN_KEYS, Scenario, to_config
 
 _NOT_THE_LOAD = {*OWN_KEYS, "cache_dir", "log_level", "verbose", "sources", "packages", "ignored_keys"}
-_FROM_THE_MACHINE = {"gpu_tier", "gpu_mem_gb", "load_to", "io_size", "decode_ms_per_token"}
+_FROM_THE_MACHINE = {
+    *("gpu_tier", "gpu_mem_gb", "load_to", "io_size", "decode_ms_per_token", "device_profile"),
+}
 """Settings that a run finds out where the row leaves them open."""
 _MASK = "**********"
 """How a secret stands in a result; another machine may lack it."""
