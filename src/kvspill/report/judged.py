@@ -45,7 +45,7 @@ def shown_verdict(result: Result, verdict: str) -> str:
 
 def judges(health: StorageHealth) -> str:
     """Whose criteria they are and what they judge: beside the answer nobody should take them for another."""
-    what = "the device alone" if health.performance_profile == "latency" else "throughput alone"
+    what = "the device" if health.performance_profile == "latency" else "throughput"
     return f"the proposal's criteria judge {what}, not these users"
 
 

@@ -155,7 +155,9 @@ def _figures(result: Result) -> Iterator[tuple[str, str]]:
 
 def _assessed(result: Result, health: StorageHealth) -> str:
     status = health.overall_status
-    failed = [criterion_name(criterion.name) for criterion in health.criteria if criterion.passed is False]
+    failed = [criterion_name(item.name) for item in health.criteria if item.passed is False]
+    # The line is named after storage.
+    failed = [name.removeprefix("Storage ") for name in failed]
     missed = f"missed: {', '.join(failed)}" if failed else ""
     if in_memory(result):
         return "; ".join(filter(None, (f"{status}, the storage tier lies in memory", missed)))

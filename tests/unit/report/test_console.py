@@ -61,7 +61,7 @@ def test_a_pass_of_the_device_below_a_no_says_that_its_limits_are_others_s10() -
     shown = "\n".join(str(part) for part in short_summary(built(recorder)) if isinstance(part, Text))
     assert shown.startswith("NO: ")
     lines = dict(_figures(built(recorder)))
-    scope = "the proposal's criteria judge the device alone, not these users"
+    scope = "the proposal's criteria judge the device, not these users"
     assert lines["Storage assessment"] == f"PASS; {scope}"
     caption = verdict_of(built(recorder)).assessment
     assert caption == f"Storage assessment: PASS (1 of 1 criteria met, latency profile); {scope}"
