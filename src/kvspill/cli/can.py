@@ -163,10 +163,10 @@ def _answer(config: Config, *, simulated: bool, as_json: bool) -> int:
                 data = document(reply, [str(file) for file in written])
                 print(json.dumps(data if cut is None else {**data, "interrupted": cut}, indent=1))
             else:
-                said = list(lines(reply))
+                text = list(lines(reply))
                 if cut is not None:
-                    said.insert(1, f"Interrupted ({cut}): the answer rests on what was done until then.")
-                for line in said:
+                    text.insert(1, f"Interrupted ({cut}): the answer rests on what was done until then.")
+                for line in text:
                     put(wrapped(line))
                 for file in written:
                     put(f"All figures: {one_line(file)}")
