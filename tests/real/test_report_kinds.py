@@ -123,7 +123,8 @@ def test_a_print_is_light_whole_and_without_controls(browser: Any, kinds: dict[s
         assert visit.value(ground) != dark
         for hidden in ("nav", "#theme", "figure details"):
             assert not visit.tab.locator(hidden).first.is_visible()
-        assert visit.tab.locator("details.fold.note li").first.is_visible()
+        assert visit.tab.locator("details.fold.note .count").is_visible(), "folded, with its number"
+        assert not visit.tab.locator("details.fold.note li").first.is_visible()
         visit.value("window.dispatchEvent(new Event('afterprint'))")
         visit.tab.emulate_media(media="screen")
         assert visit.value(ground) == dark
