@@ -47,7 +47,7 @@ def test_a_profile_that_its_place_does_not_take_is_kept_elsewhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(schedule, "QUICK", replace(SHORT, total_seconds=2))
+    monkeypatch.setattr(schedule, "QUICK", replace(SHORT, total_seconds=4))
     (tmp_path / "drive.yaml").symlink_to("/dev/full")
     (tmp_path / "drive").mkdir()
     words = ["calibrate", "--quick", "--cache-dir", str(tmp_path / "drive"), "--io-threads", "8"]
