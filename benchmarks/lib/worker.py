@@ -42,7 +42,7 @@ class Worker:
         )
         self._plane = DataPlane(self._options.io_size, self._options.io_threads)
         # Base data is made before any clock starts, as fio fills its buffers before its own.
-        self._plane.fill_some(1 << 62, time.monotonic_ns)
+        self._plane.fill_some(lambda: True)
         self._old_bytes = 0
         self._old: list[tuple[str, Path]] = []
         """Entries to read: where they lie in a run directory, and the link that outlives it."""

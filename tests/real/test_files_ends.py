@@ -77,6 +77,26 @@ def test_no_operation_of_a_load_has_to_find_its_memory(
     run(files, scenario)
 
 
+def test_a_signal_does_not_wait_until_all_memory_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filling = threading.Event()
+
+    def fill(*_args: object) -> None:
+        filling.set()
+        time.sleep(0.05)
+
+    plane = DataPlane(MIB, 80)
+    files = FilesBackend([tmp_path], FilesOptions(io_size=MIB, io_threads=80), plane=plane)
+    monkeypatch.setattr(DataPlane, "_fill", fill)
+    preparing = threading.Thread(target=files._prepare)
+    preparing.start()
+    assert filling.wait(10)
+    files.close_now()
+    assert list(tmp_path.iterdir()) == []
+    preparing.join()
+
+
 KILLED = """
 import asyncio, os, sys
 from pathlib import Path

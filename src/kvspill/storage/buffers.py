@@ -97,10 +97,10 @@ class DataPlane:
         self._filled = self._filled or all(slot.filled for slot in self._slots)
         return self._filled
 
-    def fill_some(self, until_ns: int, clock_ns: Callable[[], int]) -> None:
+    def fill_some(self, goes_on: Callable[[], bool]) -> None:
         """Fill slots ahead of use for as long as the caller can spare."""
         for slot in self._slots:
-            if clock_ns() >= until_ns:
+            if not goes_on():
                 return
             self._fill(slot)
 

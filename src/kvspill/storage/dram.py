@@ -83,7 +83,7 @@ class DramBackend(Backend):
 
         def fill() -> None:
             self._move_to_node(0)
-            self.plane.fill_some(fill_until_ns, self._clock_ns)
+            self.plane.fill_some(lambda: not self._lanes.stopping and self._clock_ns() < fill_until_ns)
 
         count = max(self.threads, len(self._nodes))
         touches = (on_thread("kvspill-touch", partial(touch, number)) for number in range(count))

@@ -108,10 +108,10 @@ class Lanes:
             start_thread(worker.thread)
             self._workers.append(worker)
 
-    def find_memory(self, nbytes: int, until_ns: int) -> None:
-        """Touch so many bytes for reads of each thread to land in, until then at most."""
+    def find_memory(self, nbytes: int, goes_on: Callable[[], bool]) -> None:
+        """Touch so many bytes for reads of each thread to land in, for as long as the caller can spare."""
         for worker in self._workers:
-            if nbytes and not self._stopping and self._clock_ns() < until_ns:
+            if nbytes and goes_on():
                 worker.memory(nbytes)
 
     def cancel(self) -> None:

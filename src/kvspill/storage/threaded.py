@@ -78,9 +78,13 @@ class ThreadedBackend(Backend):
         The first touch of memory takes longer than a read: no operation of the load may wait for it.
         """
         until_ns = self.clock_ns() + FILL_AHEAD_NS
+
+        def goes_on() -> bool:
+            return not self._closed and self.clock_ns() < until_ns
+
         self._mover.start()
-        self.plane.fill_some(until_ns, self.clock_ns)
-        self._mover.loads.find_memory(landing_bytes, until_ns)
+        self.plane.fill_some(goes_on)
+        self._mover.loads.find_memory(landing_bytes, goes_on)
 
     def cancel(self) -> None:
         self._mover.cancel()

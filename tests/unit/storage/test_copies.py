@@ -144,7 +144,7 @@ def counting(dram: DramBackend, monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def test_a_batch_is_handed_over_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(dram: DramBackend) -> None:
-        dram.plane.fill_some(1, lambda: 0)
+        dram.plane.fill_some(lambda: True)
         handed = counting(dram, monkeypatch)
         await written(dram, refs(3))
         answers = await dram.read([*refs(3), ObjectRef("none", 1, PAGE_BYTES)])
@@ -158,7 +158,7 @@ def test_entries_that_are_asked_for_in_one_turn_are_handed_over_by_a_few_the_fir
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def scenario(dram: DramBackend) -> None:
-        dram.plane.fill_some(1, lambda: 0)
+        dram.plane.fill_some(lambda: True)
         await written(dram, refs(8))
         handed = counting(dram, monkeypatch)
         await asyncio.gather(*(ok(dram.read([ref]), 1) for ref in refs(8)))
@@ -171,7 +171,7 @@ def test_entries_that_are_asked_for_in_one_turn_are_handed_over_by_a_few_the_fir
 
 def test_what_was_not_handed_over_when_the_tier_stops_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(dram: DramBackend) -> None:
-        dram.plane.fill_some(1, lambda: 0)
+        dram.plane.fill_some(lambda: True)
         await written(dram, refs(3))
         handed = counting(dram, monkeypatch)
         reads = [asyncio.ensure_future(dram.read([ref])) for ref in refs(3)]

@@ -3,7 +3,7 @@
 import errno
 import time
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
@@ -92,11 +92,9 @@ class RingLanes(Lanes):
             start_thread(self._thread)
             self._started = True
 
-    def find_memory(self, nbytes: int, until_ns: int) -> None:
+    def find_memory(self, nbytes: int, goes_on: Callable[[], bool]) -> None:
         """The pieces in flight land in memory of the ring, not of its threads."""
-        while nbytes and self._landings_made < self._landings_max and not self._stopping:
-            if self._clock_ns() >= until_ns:
-                return
+        while nbytes and self._landings_made < self._landings_max and goes_on():
             self._landings_made += 1
             self._landings.append(_touched(map_memory(nbytes)))
 

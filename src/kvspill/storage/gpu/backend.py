@@ -120,7 +120,7 @@ class GpuBackend(Backend):
                     done += memory.nbytes
                     post(loop, lambda done=done: progress("registered memory", done, total))  # type: ignore[misc]
             # Here, not at the first put: that is made on the event loop.
-            self.plane.fill_some(self.clock_ns() + 60 * NS_PER_SEC, self.clock_ns)
+            self.plane.fill_some(lambda: not self._stopped)
 
         try:
             await on_thread("kvspill-gpu", work)
