@@ -80,11 +80,13 @@ def test_no_operation_of_a_load_has_to_find_its_memory(
 def test_a_signal_does_not_wait_until_all_memory_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    filling = threading.Event()
+    filling, closed, filled = threading.Event(), threading.Event(), 0
 
     def fill(*_args: object) -> None:
+        nonlocal filled
+        filled += 1
         filling.set()
-        time.sleep(0.05)
+        closed.wait(0.05)
 
     plane = DataPlane(MIB, 80)
     files = FilesBackend([tmp_path], FilesOptions(io_size=MIB, io_threads=80), plane=plane)
@@ -93,8 +95,10 @@ def test_a_signal_does_not_wait_until_all_memory_is_found(
     preparing.start()
     assert filling.wait(10)
     files.close_now()
-    assert list(tmp_path.iterdir()) == []
+    closed.set()
     preparing.join()
+    assert filled < 80
+    assert list(tmp_path.iterdir()) == []
 
 
 KILLED = """
