@@ -58,7 +58,7 @@ LOADS: dict[str, str] = {
 }
 LONGER = 3
 """Loads of large entries run so many times as long: they make few requests a minute."""
-COMMON = "--seed 42 --storage-capacity-gb 6 --quiet"
+COMMON = "--seed 42 --storage-capacity-gb 6 --gpu-mem-gb 0 --quiet"
 KNEE = f"{TINY} --generation-mode realistic --users {{users}} --slo-target-ms {{target_ms}} --json"
 KNEE_USERS, KNEE_MIB, KNEE_SECONDS = 64, 1380, 600
 """The target of the knee is the time that the device takes for so much: about 19 users then keep it."""
