@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from kvspill.storage.base import Backend
 from kvspill.storage.dram import PAGES_PER_LANE, DramBackend
 from kvspill.storage.jobs import LANES_PER_ENTRY
 from kvspill.storage.profiles import CALIBRATION, DeviceModel, profile_document
+from kvspill.storage.variants import in_pieces
 from kvspill.texts import size_text
 from kvspill.world import World, run_virtual
 
@@ -180,6 +181,14 @@ async def _on_machine(
     backends = open_backends(config, world, limits, paths, simulated=False)
     opened.extend(backends.values())
     storage, memory = backends[Tier.STORAGE], backends[Tier.CPU]
+    benches = {1: Bench(world, storage)}
+    for part in schedule.parts[1:]:
+        smaller = config.changed(io_size=config.io_size // part)
+        (other,) = open_backends(
+            smaller, world, {Tier.STORAGE: limits[Tier.STORAGE]}, paths, simulated=False
+        ).values()
+        opened.append(other)
+        benches[part] = Bench(world, other)
     assert isinstance(memory, DramBackend)
     probe = Probe(paths)
     for backend in opened:
@@ -190,23 +199,25 @@ async def _on_machine(
             "page cache would be measured; name a directory on a file system with O_DIRECT"
         )
     before = probe.snapshot()
-    bench = Bench(world, storage)
-    points, rounds = await _measure(bench, schedule, began, say)
+    points, rounds = await _measure(benches, schedule, began, say)
     traffic = probe.difference(before, probe.snapshot())["block_device"]
     say("memory: reads and writes")
     copies = await _measure_memory(Bench(world, memory), schedule.length)
     ceiling = await null_ceiling(config, world)
     answering = answer_seconds(copies) + 1 / (ceiling.operations_per_sec or math.inf)
     seconds = time.monotonic() - began
-    return _Measured(points, copies, memory.threads, answering, traffic, rounds, seconds, bench.written_bytes)
+    written_bytes = sum(bench.written_bytes for bench in benches.values())
+    return _Measured(points, copies, memory.threads, answering, traffic, rounds, seconds, written_bytes)
 
 
-async def _measure(bench: Bench, schedule: Schedule, began: float, say: Say) -> tuple[list[Point], int]:
+async def _measure(
+    benches: Mapping[int, Bench], schedule: Schedule, began: float, say: Say
+) -> tuple[list[Point], int]:
     """Every cell once, then those under full load again while there is time (P1)."""
     length = schedule.length
     say("writing the entries to be read")
     for nbytes, count in schedule.stored():
-        await bench.store(nbytes, count)
+        await benches[1].store(nbytes, count)
     points: list[Point] = []
 
     async def hold_all(cells: Iterable[Cell], while_time: bool = False) -> None:
@@ -214,7 +225,7 @@ async def _measure(bench: Bench, schedule: Schedule, began: float, say: Say) -> 
             if while_time and time.monotonic() - began > length.total_seconds:
                 return
             say(f"{time.monotonic() - began:.0f} of {length.total_seconds:.0f} s: {cell.name}")
-            points.append(await bench.hold(cell))
+            points.append(await benches[cell.part].hold(cell))
 
     round_began = time.monotonic()
     await hold_all(schedule.round())
@@ -261,11 +272,14 @@ def replay(model: DeviceModel, cells: Sequence[Cell], stored: Sequence[tuple[int
     """The same cells on the model, in virtual time."""
 
     async def main(world: World) -> list[Point]:
-        backend: Backend = ModelledBackend("modelled", model, world.now_ns)
-        bench = Bench(world, backend)
+        def bench(part: int) -> Bench:
+            pieces = in_pieces(model, model.piece_mib / part)
+            return Bench(world, ModelledBackend("modelled", pieces, world.now_ns))
+
+        benches = {part: bench(part) for part in {1, *(cell.part for cell in cells)}}
         for nbytes, count in stored:
-            await bench.store(nbytes, count)
-        return [await bench.hold(cell) for cell in cells]
+            await benches[1].store(nbytes, count)
+        return [await benches[cell.part].hold(cell) for cell in cells]
 
     return run_virtual(main, 0)
 

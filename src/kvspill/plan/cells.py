@@ -15,7 +15,7 @@ _SKIPPED_SHARE = 0.25
 """The first part of a cell is left out: lanes fill, and what a pause earned is spent."""
 _POINTS_MIN = 4
 _PARTS = 8
-_STORED = 4
+STORED = 4
 _STILL_SECONDS_MIN = 1.0
 _STILL_TIMES = 10
 """Nothing was completed for so many times as long as a piece usually takes, and for a second: it hung."""
@@ -41,13 +41,15 @@ class Cell:
     removals_max: int = 0
     """So many deletes of a writer may be under way beside its writes: runs don't wait for them either, but
     each write may take longer then."""
+    part: int = 1
+    """Its pieces are the usual ones, or smaller by this factor."""
     write_bytes_max: int = UNLIMITED_BYTES
     """The cell ends once so much is written: a quick device needs less time."""
 
     @property
     def stored_entries(self) -> int:
         """Entries that it reads, where none of their size are there yet."""
-        return self.readers if self.once else _STORED
+        return self.readers if self.once else STORED
 
     def written_at_most_bytes(self) -> int:
         """A bound that holds whatever the speed of the device."""

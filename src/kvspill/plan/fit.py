@@ -15,7 +15,7 @@ from kvspill.storage.profiles import DeviceModel
 
 LARGE, MIXED, PACED, BURST, DEPTH, LONG = "saturated", "mixed", "paced", "burst", "depth", "one long entry"
 TOGETHER, BOTH = "pieces together:", "pieces both ways"
-MANY, ANSWERED = "many small entries:", "one answer after another"
+MANY, ANSWERED, PIECES = "many small entries:", "one answer after another", "pieces of"
 """The kinds of cells: a cell's name begins with one of them. Nothing is fitted to a long entry: it shows
 whether what was fitted to the others holds for it."""
 _OF_MEMORY = ("open_us", "piece_us", "alone_gib_per_sec")
@@ -89,6 +89,7 @@ def fit(points: Sequence[Point], lanes: int, write_lanes: int, piece_bytes: int)
             lone = piece_bytes / (piece_seconds + piece_bytes / alone) if alone < math.inf else math.inf
             few = _few(points, verb, mine.bytes_per_sec, of_verb, piece_bytes, lone)
             figures[f"{word}_few_gib_per_sec"] = few / GIB
+            figures[f"{word}_per_piece_us"] = _per_piece_seconds(points, verb, piece_bytes) * 1e6
         if slice_seconds or burst_bytes:
             figures[f"{word}_burst_duplex"] = _burst_duplex(points, verb, piece_bytes)
             if burst_speed > mine.bytes_per_sec:
@@ -202,6 +203,24 @@ def _few(
             fastest = max(fastest, speed)
             telling = telling or (lanes <= 4 * depth and speed < _LONE_SHARE * depth * lone)
     return fastest if telling and fastest < _FEW_SHARE * limit else math.inf
+
+
+def _per_piece_seconds(points: Sequence[Point], verb: Verb, piece_bytes: int) -> float:
+    """What each piece takes besides its bytes under full load; nothing where not every turn shows it.
+
+    A piece of n bytes takes a + b n, and one of a part of them a + b n / part.
+    """
+    seconds: dict[int, list[float]] = {}
+    for point in points:
+        seen, part = point.of(verb), point.cell.part
+        if point.cell.name.startswith(PIECES) and seen.completions:
+            seconds.setdefault(part, []).append(piece_bytes / part / seen.bytes_per_sec())
+    found = [
+        (smaller - usual / part) / (1 - 1 / part)
+        for part in seconds.keys() - {1}
+        for usual, smaller in zip(seconds[1], seconds[part], strict=False)
+    ]
+    return float(np.median(found)) if found and min(found) > 0 else 0.0
 
 
 def _side_by_side(points: Sequence[Point], verb: Verb) -> bool:

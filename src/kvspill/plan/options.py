@@ -15,8 +15,8 @@ from kvspill.storage.profiles import (
     defined_tiers,
     load_calibration,
     load_profile,
-    side_by_side,
 )
+from kvspill.storage.variants import side_by_side
 from kvspill.texts import listed
 
 HOURS = {"hour": 1.0, "day": 24.0, "month": 730.5, "year": 8766.0}

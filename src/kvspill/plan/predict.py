@@ -15,8 +15,8 @@ from kvspill.storage.profiles import (
     load_calibration,
     load_profile,
     profile_file,
-    scaled,
 )
+from kvspill.storage.variants import scaled
 
 SEEDS = 2
 """Other seeds that a prediction is tried with."""

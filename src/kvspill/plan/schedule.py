@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from kvspill.plan.cells import Cell
-from kvspill.plan.fit import BOTH, BURST, DEPTH, LARGE, LONG, MANY, MIXED, PACED, TOGETHER
+from kvspill.plan.cells import STORED, Cell
+from kvspill.plan.fit import BOTH, BURST, DEPTH, LARGE, LONG, MANY, MIXED, PACED, PIECES, TOGETHER
 from kvspill.records import GIB, MIB
+from kvspill.texts import size_text
 
 SLICE_SECONDS = 0.1
 """What passes a limit in this time may pass it at once: an entry of such a size shows how fast that is."""
@@ -14,8 +15,12 @@ _TOGETHER_COUNT = 12
 MANY_BYTES = 4096
 """Entries that move in no time: what they take is what their files take."""
 _MANY_BYTES_MAX = 64 * MIB
+_PIECE_MIN = 4096
 _FASTEST_BYTES_PER_SEC = 1e12
 _MIXED_PIECES = 2
+SMALLER = 4
+"""How many times smaller the other pieces are."""
+_PIECES_SECONDS = 0.6
 _LONG_SECONDS = 3.0
 """What a long entry takes at most."""
 
@@ -44,11 +49,13 @@ class Length:
     """Pieces of a long entry at most: beyond a few times that a prediction is extrapolation (P2)."""
     mixtures: tuple[tuple[str, float], ...]
     """Shares of the workers that read while the others write."""
+    piece_turns: int = 0
+    """How often usual and smaller pieces take turns."""
 
 
 _EVEN = ("1:1", 0.5)
 _MIXTURES = (_EVEN, ("3:1", 0.75), ("1:3", 0.25))
-FULL = Length(105, 3.0, 3.0, 1.2, 2, 5, (1, 2, 4, 8, 16), 5 * GIB // 2, 8, 64, _MIXTURES)
+FULL = Length(105, 3.0, 3.0, 1.2, 2, 5, (1, 2, 4, 8, 16), 5 * GIB // 2, 8, 64, _MIXTURES, 3)
 QUICK = Length(17, 2.0, 1.0, 0.4, 1, 3, (1, 8), GIB, 4, 16, (_EVEN,))
 
 
@@ -93,15 +100,16 @@ class Schedule:
         long_bytes = self.length.long_pieces * self.piece_bytes
         mixed_bytes = max(cell.write_bytes_max for cell in self.round() if cell.readers and cell.writers)
         written_bytes = max(writers * self.large_bytes, long_bytes, mixed_bytes)
-        return sum(size * count for size, count in self.stored()) + long_bytes + written_bytes
+        parts_bytes = (len(self.parts) - 1) * STORED * self.large_bytes
+        return sum(size * count for size, count in self.stored()) + parts_bytes + long_bytes + written_bytes
 
     def written_at_most_bytes(self) -> int:
         """What is written in all, however quick the device."""
         once = list(self.once(_FASTEST_BYTES_PER_SEC, _FASTEST_BYTES_PER_SEC))
-        stored = {size: size * count for size, count in self.stored()}
+        stored = {(1, size): size * count for size, count in self.stored()}
         for cell in once:
             if cell.readers:
-                stored.setdefault(cell.nbytes, cell.nbytes * cell.stored_entries)
+                stored.setdefault((cell.part, cell.nbytes), cell.nbytes * cell.stored_entries)
         repeated_bytes = self.length.rounds * sum(cell.written_at_most_bytes() for cell in self.round())
         return sum(stored.values()) + repeated_bytes + sum(cell.written_at_most_bytes() for cell in once)
 
@@ -175,6 +183,23 @@ class Schedule:
         for verb, speed in ((0, read_speed), (1, write_speed)):
             name = f"{LONG} {('read', 'written')[verb]}"
             yield Cell(name, self._long_bytes(speed), 1 - verb, verb, rest_seconds=0.3, once=True)
+        yield from self._pieces()
+
+    @property
+    def parts(self) -> tuple[int, ...]:
+        """How many times smaller than usual the pieces of cells are."""
+        return (1, SMALLER) if self.length.piece_turns and self.piece_bytes >= SMALLER * _PIECE_MIN else (1,)
+
+    def _pieces(self) -> Iterator[Cell]:
+        """Full load with pieces of two sizes, in turn: a device that changes meanwhile changes for both."""
+        readers, writers = map(self._workers, self._both)
+        for _ in range(self.length.piece_turns if len(self.parts) > 1 else 0):
+            for verb, counts in (("reads", (readers, 0)), ("writes", (0, writers))):
+                for part in self.parts:
+                    name = f"{PIECES} {size_text(self.piece_bytes // part)}: {verb}"
+                    cell = self._full(name, self.large_bytes, *counts, _PIECES_SECONDS)
+                    half_bytes = max(cell.write_bytes_max // 2, 2 * writers * self.large_bytes)
+                    yield replace(cell, part=part, write_bytes_max=half_bytes)
 
     def _so_deep(self, depth: int) -> tuple[int, int]:
         """An entry, and how many of them keep so many pieces in flight.

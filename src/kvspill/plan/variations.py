@@ -7,7 +7,8 @@ from typing import Any
 
 from kvspill.config import Config
 from kvspill.records import QoS, Tier
-from kvspill.storage.profiles import DeviceModel, Profile, scaled
+from kvspill.storage.profiles import DeviceModel, Profile
+from kvspill.storage.variants import scaled
 
 OFF_BY = 0.10
 """How far a figure may be off that an answer is tried with."""

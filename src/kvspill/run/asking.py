@@ -31,8 +31,8 @@ from kvspill.storage.profiles import (
     load_calibration,
     load_profile,
     profile_file,
-    scaled,
 )
+from kvspill.storage.variants import scaled
 from kvspill.texts import about, counted
 from kvspill.workers import processes, workers_to_be_had
 

@@ -4,7 +4,7 @@ import math
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,9 @@ class DeviceModel:
     """What each of many entries takes that are opened at once: no more can be opened in a time."""
     read_piece_us: float = 0.0
     write_piece_us: float = 0.0
+    read_per_piece_us: float = 0.0
+    write_per_piece_us: float = 0.0
+    """What each piece takes the device under load besides its bytes; the speeds hold for `piece_mib`."""
     read_alone_gib_per_sec: float = math.inf
     write_alone_gib_per_sec: float = math.inf
     """A piece that is alone in flight takes the piece's latency and its bytes at this speed."""
@@ -273,34 +276,6 @@ def profile_file(profile: Profile) -> Iterator[Path]:
         file.write(yaml.safe_dump(profile_document(profile)).encode())
         file.flush()
         yield Path(f"/dev/fd/{file.fileno()}")
-
-
-def scaled(profile: Profile, reads: float, writes: float) -> Profile:
-    """The same devices, so many times as fast."""
-    factors = {"read": reads, "write": writes}
-    return {
-        tier: replace(
-            model,
-            **{
-                item.name: getattr(model, item.name) * factors[item.name.split("_")[0]]
-                for item in fields(model)
-                if item.name.endswith(("gib_per_sec", "burst_mib"))
-            },
-        )
-        for tier, model in profile.items()
-    }
-
-
-def side_by_side(model: DeviceModel, count: int) -> DeviceModel:
-    """So many devices of a kind as one: together they are faster, but a piece alone is not."""
-    together = {
-        item.name: getattr(model, item.name) * count
-        for item in fields(model)
-        if item.name.endswith(("gib_per_sec", "burst_mib")) and "alone" not in item.name
-    }
-    counted = ("concurrency", "requests_per_sec", *(["drives"] if model.lanes else []))
-    counts = {name: getattr(model, name) * count for name in counted}
-    return replace(model, **together, **counts)
 
 
 def defined_tiers(name_or_path: str) -> set[Tier]:

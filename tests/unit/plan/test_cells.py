@@ -25,9 +25,11 @@ def held(length: Length, speed: float, piece_bytes: int) -> tuple[Schedule, list
     )
 
     async def main(world: World) -> tuple[list[Point], int]:
-        bench = Bench(world, ModelledBackend("modelled", model, world.now_ns))
-        points, _rounds = await _measure(bench, schedule, time.monotonic(), lambda _text: None)
-        return points, bench.written_bytes
+        benches = {
+            part: Bench(world, ModelledBackend("modelled", model, world.now_ns)) for part in schedule.parts
+        }
+        points, _rounds = await _measure(benches, schedule, time.monotonic(), lambda _text: None)
+        return points, sum(bench.written_bytes for bench in benches.values())
 
     return schedule, *run_virtual(main, seed=0)
 

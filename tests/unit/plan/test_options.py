@@ -7,7 +7,8 @@ import pytest
 from kvspill.errors import UsageError
 from kvspill.plan.options import HOURS, Price, choices, one_currency, parse_option, parse_price
 from kvspill.records import Tier
-from kvspill.storage.profiles import DeviceModel, side_by_side
+from kvspill.storage.profiles import DeviceModel
+from kvspill.storage.variants import side_by_side
 from unit.plan.made import calibrated
 
 DRIVE = "read_gib_per_sec: 0.4, write_gib_per_sec: 0.4, lanes: 32"

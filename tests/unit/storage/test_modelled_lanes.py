@@ -12,7 +12,8 @@ from kvspill.records import GIB, MIB, NS_PER_SEC, Completion, Verb
 from kvspill.storage.backends.modelled import ModelledBackend
 from kvspill.storage.base import ObjectRef, WriteItem
 from kvspill.storage.modelled.laned import LanedDevice
-from kvspill.storage.profiles import DeviceModel, side_by_side
+from kvspill.storage.profiles import DeviceModel
+from kvspill.storage.variants import side_by_side
 from kvspill.world import World, run_virtual
 from unit.storage import piecewise
 from unit.storage.lane_loads import Asked, lanes, reads, seconds, served

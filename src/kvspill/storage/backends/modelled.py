@@ -22,6 +22,7 @@ from kvspill.storage.modelled.laned import LanedDevice
 from kvspill.storage.modelled.shared import SharedDevice
 from kvspill.storage.modelled.transfers import Batch, Transfer, resolve
 from kvspill.storage.profiles import DEFAULT_PRESET, NULL, DeviceModel, load_profile
+from kvspill.storage.variants import in_pieces
 
 if TYPE_CHECKING:
     from kvspill.storage.stamps import Bytes
@@ -263,9 +264,8 @@ def make(context: BackendContext) -> Backend:
 def _with_lanes(model: DeviceModel, tier: Tier, settings: Mapping[str, Any]) -> DeviceModel:
     """The lanes and pieces of this run in front of the device that was measured."""
     if tier is Tier.STORAGE:
-        piece_mib = settings["io_size"] / MIB
         threads = {"lanes": settings["io_threads"], "write_lanes": settings["write_threads"]}
-        return replace(model, piece_mib=piece_mib, **threads)
+        return replace(in_pieces(model, settings["io_size"] / MIB), **threads)
     return replace(model, lanes=settings["dram_threads"] or model.lanes)
 
 
