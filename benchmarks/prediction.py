@@ -59,8 +59,11 @@ LOADS: dict[str, str] = {
 LONGER = 3
 """Loads of large entries run so many times as long: they make few requests a minute."""
 COMMON = "--seed 42 --storage-capacity-gb 6 --gpu-mem-gb 0 --quiet"
-KNEE = f"{TINY} --generation-mode realistic --users {{users}} --slo-target-ms {{target_ms}} --json"
-KNEE_USERS, KNEE_MIB, KNEE_SECONDS = 64, 1380, 600
+KNEE = (
+    f"{TINY} --generation-mode realistic --enable-autoscaling --autoscaler-mode slo --num-users 16"
+    " --max-users 64 --slo-target-ms {target_ms}"
+)
+KNEE_MIB, KNEE_SECONDS = 1380, 1100
 """The target of the knee is the time that the device takes for so much: about 19 users then keep it."""
 SHORT = ("--quick", "--duration", "20", "--speeds", "230", "--patience", "1")
 
@@ -70,7 +73,7 @@ def command(words: Sequence[str], device: "Place", limit_seconds: float) -> str:
     done = subprocess.run(
         [KVSPILL, *words], preexec_fn=device.join, capture_output=True, text=True, timeout=limit_seconds
     )
-    if done.returncode not in (0, 3) or (done.returncode == 3 and words[0] != "can"):
+    if done.returncode:
         raise RuntimeError(f"kvspill {words[0]} failed ({done.returncode}): {done.stderr.strip()[-400:]}")
     return done.stdout
 
@@ -233,20 +236,25 @@ def on_device(
 def knee(
     place: Place, speeds: tuple[float, float], profile: Path, args: argparse.Namespace
 ) -> dict[str, float]:
-    """The limit of users by prediction and by a search on the device."""
+    """The limit of users by the same search in simulation and on the device."""
     target_ms = round(1000 * KNEE_MIB / (speeds[0] or 1000), -1)
-    words = KNEE.format(users=KNEE_USERS, target_ms=target_ms).split()
+    seconds = f"{max(args.duration, KNEE_SECONDS):g}"
+    flags = [*KNEE.format(target_ms=target_ms).split(), *COMMON.split(), "--duration", seconds]
     with tempfile.TemporaryDirectory() as folder:
-        more = ["--cache-dir", str(place.directory), "--device-profile", str(profile), *COMMON.split()]
-        output = str(Path(folder) / "result.json")
-        seconds = f"{max(args.duration, KNEE_SECONDS):g}"
-        text = command(["can", *words, *more, "--duration", seconds, "--output", output], place, 3600)
-    answer = json.loads(text)
+        output = Path(folder) / "result.json"
+
+        def limit(*words: str) -> dict[str, Any]:
+            command([*words, *flags, "--output", str(output)], place, 3600)
+            found: dict[str, Any] = json.loads(output.read_text())["summary"]["autoscaling_summary"]
+            return found
+
+        predicted = limit("simulate", "--device-profile", str(profile))
+        measured = limit("run", "--cache-dir", str(place.directory))
     return {
         "target_ms": target_ms,
-        "predicted": answer["modelled_users"],
-        "measured": answer["holds_users"],
-        "measured_that_failed": answer["fewest_users_that_failed"],
+        "predicted": predicted["users"],
+        "measured": measured["users"],
+        "measured_that_failed": measured["next_level_that_failed"],
     }
 
 
