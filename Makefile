@@ -17,11 +17,11 @@ test: $(VENV)/.installed-dev
 	$(VENV)/bin/lint-imports
 	$(PYTEST) -m "not real and not slow"
 	# What uses the real clock, disk and signals may be disturbed by other load on the machine.
-	$(PYTEST) -m "real and not slow" --reruns 2 -rR
+	$(PYTEST) -m "real and not slow" --reruns 2 --rerun-show-tracebacks
 
 # The same and what takes longer: tests marked slow, and every cell of the tables in docs/reliability.md.
 test-all: test
-	$(PYTEST) -m slow --reruns 2 -rR
+	$(PYTEST) -m slow --reruns 2 --rerun-show-tracebacks
 	$(VENV)/bin/python tests/sim/sweep.py 0:1000
 	$(VENV)/bin/python tests/real/faulting.py .
 	$(VENV)/bin/python tests/real/faulting.py . --share 0.3
