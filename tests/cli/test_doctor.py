@@ -46,7 +46,7 @@ def test_one_is_not_counted_in_the_plural(capsys: pytest.CaptureFixture[str]) ->
     assert capsys.readouterr().out.endswith("0 ok, 2 warnings, 2 problems\n")
 
 
-def test_notes_are_shown_and_not_counted(capsys: pytest.CaptureFixture[str]) -> None:
+def test_notes_are_shown_and_counted_and_spoil_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     checks = [
         Check("extras", "s3", Status.NOTE, "not installed", "install it"),
         Check("g", "a", Status.OK, "x"),
@@ -54,7 +54,7 @@ def test_notes_are_shown_and_not_counted(capsys: pytest.CaptureFixture[str]) -> 
     print_checks(checks, sys.stdout)
     text = capsys.readouterr().out
     assert "  note     s3: not installed" in text
-    assert text.endswith("1 ok, 0 warnings, 0 problems\n")
+    assert text.endswith("1 ok, 1 note, 0 warnings, 0 problems\n")
     assert verdict(checks) is Status.OK
 
 

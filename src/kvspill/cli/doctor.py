@@ -12,7 +12,7 @@ from kvspill.config.plugged import usable_plugins
 from kvspill.errors import UsageError
 from kvspill.plugins import Plugin, without_password
 from kvspill.storage.addresses import FILE_SCHEME, scheme_of
-from kvspill.texts import make_console, one_line
+from kvspill.texts import counted, make_console, one_line
 
 if TYPE_CHECKING:
     from kvspill.doctor.doctor import Check
@@ -25,7 +25,7 @@ examples:
   kvspill doctor s3://bucket/prefix redis://host
   kvspill doctor --json > machine.json
 
-exit status: 0 where nothing prevents a run (warnings included), 1 where a problem does
+exit status: 0 where nothing prevents a run (notes and warnings do not), 1 where a problem does
 """
 
 
@@ -82,7 +82,6 @@ def print_checks(checks: "Sequence[Check]", stream: IO[str]) -> None:
 
     from kvspill.doctor.doctor import Status
 
-    serious = (Status.WARNING, Status.PROBLEM)
     styles = {Status.OK: "green", Status.NOTE: "dim", Status.WARNING: "yellow", Status.PROBLEM: "bold red"}
     console = make_console(stream, soft_wrap=True)
     group = ""
@@ -95,5 +94,8 @@ def print_checks(checks: "Sequence[Check]", stream: IO[str]) -> None:
         if check.remedy:
             console.print(f"           {escape(one_line(f'-> {check.remedy}'))}")
     counts = {status: sum(check.status is status for check in checks) for status in Status}
-    faults = [f"{counts[status]} {status.value}" + "s" * (counts[status] != 1) for status in serious]
+    kinds = [Status.WARNING, Status.PROBLEM]
+    if counts[Status.NOTE]:
+        kinds.insert(0, Status.NOTE)
+    faults = [counted(counts[kind], kind.value) for kind in kinds]
     console.print(f"\n{counts[Status.OK]} ok, {', '.join(faults)}")

@@ -10,6 +10,7 @@ from kvspill import __version__
 from kvspill.machine.hardware import Hardware, detect
 from kvspill.machine.kernel import Kernel
 from kvspill.plugins import Plugin
+from kvspill.texts import size_text
 
 SCHEMA_VERSION = 1
 ADDRESS = "address"
@@ -122,7 +123,7 @@ def measurable(hardware: Hardware, checks: Iterable[Check]) -> list[Check]:
                 "name a directory on a local disk with --cache-dir",
             )
         )
-    lines.append(ok(group, "DRAM tier", f"real, up to {hardware.safe_memory_bytes / 2**30:.1f} GiB"))
+    lines.append(ok(group, "DRAM tier", f"real, up to {size_text(hardware.safe_memory_bytes)}"))
     if hardware.gpus and by_name["GPU software"].status is Status.OK:
         lines.append(ok(group, "GPU tier", f"real, on {hardware.gpus[0].name}"))
     else:

@@ -16,6 +16,7 @@ from kvspill.machine.mounts import MEMORY_FILE_SYSTEMS, Loop
 from kvspill.outputs import WRITING_SECONDS_MAX
 from kvspill.plugins import Found, Need
 from kvspill.records import GIB
+from kvspill.run.stores import FREE_SPACE_SHARE
 from kvspill.storage.addresses import backend_of
 from kvspill.storage.directio import Access, probe
 from kvspill.storage.findings import Finding
@@ -28,6 +29,12 @@ SPACE_BYTES_MIN = 2 * GIB
 SPACE_BYTES_GOOD = 32 * GIB
 READ_AHEAD_KIB_MAX = 512
 FULL_SHARE_MAX = 0.9
+_SHARED = {
+    "virtual disk": "its host may limit its speed, share it, or cache in memory",
+    "remote disk": "its host may limit its speed or share it, and a network lies between",
+    "network": "its server may be shared, and a network lies between",
+}
+"""Why the figures of a device may not be its own."""
 OTHER_DIR = "name another directory with --cache-dir"
 
 
@@ -173,7 +180,7 @@ def _device(group: str, place: Place) -> Check:
     name, text = "device", place.describe()
     if place.kind in ("nvme", "ssd"):
         return ok(group, name, text)
-    shared = "run several trials and compare medians: others may share the device"
+    shared = "run several trials (--trials 5) and compare medians: their spread is what sharing costs"
     remedies = {
         "virtual disk": shared,
         "remote disk": f"{shared}, and its quota of IOPS and bandwidth may be spent",
@@ -182,6 +189,8 @@ def _device(group: str, place: Place) -> Check:
         "layered": "name a directory on the disk itself",
         "memory": "name a directory on a disk",
     }
+    if place.kind in _SHARED:
+        text += f": {_SHARED[place.kind]}"
     return warning(group, name, text, remedies.get(place.kind, "name a directory on a local disk"))
 
 
@@ -242,7 +251,8 @@ def _space(group: str, place: Place) -> Check:
     if full > FULL_SHARE_MAX:
         remedy = "free some space: file systems and drives slow down when nearly full"
         return warning(group, name, f"{free}, {full:.0%} full", remedy)
-    return ok(group, name, free)
+    filled = size_text(place.free_bytes * FREE_SPACE_SHARE)
+    return ok(group, name, f"{free}, of which a run fills at most {filled}")
 
 
 def _throttle(group: str, place: Place, kernel: Kernel) -> list[Check]:

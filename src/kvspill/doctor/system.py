@@ -91,8 +91,11 @@ def _helper() -> Check:
 
 def _virtual(kernel: Kernel) -> Check:
     if is_virtual(kernel):
-        text = "a virtual machine: neighbours can change results, and the first touch of memory is slow"
-        return warning(GROUP, "virtual machine", text, "run several trials; use bare metal to judge a drive")
+        text = "yes: other machines on its host can slow it, each run by another amount"
+        remedy = (
+            "run several trials (--trials 5), whose spread is that amount; use bare metal to judge a drive"
+        )
+        return warning(GROUP, "virtual machine", text, remedy)
     return ok(GROUP, "virtual machine", "none seen")
 
 
