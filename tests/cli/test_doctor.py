@@ -22,13 +22,29 @@ def test_json_has_a_verdict_and_a_remedy_for_every_fault(
     assert all(bool(check["remedy"]) == (check["status"] != "ok") for check in answer["checks"])
 
 
-def test_a_missing_directory_is_a_problem_and_exit_1(
+def test_a_missing_directory_is_a_problem_and_exit_2_as_of_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["doctor", "--cache-dir", str(tmp_path / "nope")]) == 1
+    assert main(["doctor", "--cache-dir", str(tmp_path / "nope")]) == 2
     text = capsys.readouterr().out
     assert "problem  directory: does not exist" in text
     assert f"-> mount the drive that belongs there, or make it with: mkdir -p {tmp_path / 'nope'}" in text
+
+
+def test_a_file_in_place_of_a_directory_is_exit_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    assert main(["doctor", str(tmp_path), str(file), "--json"]) == 2
+    assert json.loads(capsys.readouterr().out)["verdict"] == "problem"
+
+
+def test_a_current_directory_that_cannot_be_used_is_no_mistake_in_the_command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("kvspill.machine.hardware.USUAL_PLACES", ())
+    monkeypatch.chdir("/proc")
+    assert main(["doctor"]) == 1
+    assert "problem  directory: lies on proc" in capsys.readouterr().out
 
 
 def test_text_counts_what_it_lists(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from kvspill.doctor.doctor import Check
 
 PROBLEM_FOUND = 1
+MISNAMED = 2
 EXAMPLES = """\
 examples:
   kvspill doctor
@@ -25,7 +26,8 @@ examples:
   kvspill doctor s3://bucket/prefix redis://host
   kvspill doctor --json > machine.json
 
-exit status: 0 where nothing prevents a run (notes and warnings do not), 1 where a problem does
+exit status: 0 where nothing prevents a run (notes and warnings do not), 1 where a problem does,
+2 for a mistake in the command, such as a PLACE that is no directory
 """
 
 
@@ -54,7 +56,7 @@ def main(argv: Sequence[str], prog: str = "kvspill doctor") -> int:
         raise UsageError("--cache-dir '': is no directory; name one, or leave the flag out")
     if all(scheme_of(place) == FILE_SCHEME for place in named):
         refuse_on_directory(options)
-    from kvspill.doctor.doctor import Status, as_json, examine, verdict
+    from kvspill.doctor.doctor import Status, as_json, examine, is_misnamed, verdict
 
     shown = {without_password(text)[0]: text for text in named}
     cache_dirs = list(shown) or None
@@ -63,6 +65,8 @@ def main(argv: Sequence[str], prog: str = "kvspill doctor") -> int:
         print(json.dumps(as_json(checks, cache_dirs), indent=1))
     else:
         print_checks(checks, sys.stdout)
+    if named and is_misnamed(checks):
+        return MISNAMED
     return PROBLEM_FOUND if verdict(checks) is Status.PROBLEM else 0
 
 

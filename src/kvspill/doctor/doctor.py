@@ -15,6 +15,8 @@ from kvspill.texts import size_text
 SCHEMA_VERSION = 1
 ADDRESS = "address"
 """The check of a storage tier that lies at an address, not in a directory."""
+DIRECTORY = "directory"
+"""The check of whether a run can have its files in a directory at all."""
 
 
 class Status(StrEnum):
@@ -139,6 +141,11 @@ def verdict(checks: Iterable[Check]) -> Status:
         key=order.index,
         default=Status.OK,
     )
+
+
+def is_misnamed(checks: Iterable[Check]) -> bool:
+    """Whether a directory is one that a run refuses, as it does a mistake in its command."""
+    return any(check.name == DIRECTORY and check.status is Status.PROBLEM for check in checks)
 
 
 def as_json(checks: Sequence[Check], cache_dirs: Sequence[str] | None) -> Mapping[str, Any]:

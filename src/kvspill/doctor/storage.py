@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kvspill.doctor.doctor import ADDRESS, Check, ok, problem, warning
+from kvspill.doctor.doctor import ADDRESS, DIRECTORY, Check, ok, problem, warning
 from kvspill.doctor.network import network_checks
 from kvspill.errors import KvspillError
 from kvspill.machine.cgroups import io_limits
@@ -93,7 +93,7 @@ def _told(group: str, name: str, text: str, otherwise: str) -> Check:
 
 
 def _directory(group: str, place: Place, kernel: Kernel) -> Check:
-    name = "directory"
+    name = DIRECTORY
     if place.path.exists() and not place.path.is_dir():
         return problem(group, name, "is a file, not a directory", OTHER_DIR)
     if not place.path.is_dir():
