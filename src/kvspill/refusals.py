@@ -8,7 +8,7 @@ from pathlib import Path
 
 from kvspill.descriptors import was_closed
 from kvspill.errors import UsageError, reason_of
-from kvspill.outputs import WRITING_SECONDS_MAX, StrPath, is_stream, real_path, temporary_beside
+from kvspill.outputs import RESULTS, WRITING_SECONDS_MAX, StrPath, is_stream, real_path, temporary_beside
 from kvspill.waiting import within
 
 _READ_FROM_FOLDERS = re.compile(
@@ -91,6 +91,19 @@ def check_place(path: StrPath, label: str) -> None:
         within(WRITING_SECONDS_MAX, look)
     except (OSError, ValueError) as error:
         raise UsageError(f"{label}: cannot be reached ({reason_of(error)}); {remedy}") from error
+
+
+def missing_folders(paths: Iterable[StrPath]) -> list[Path]:
+    """The directories that are made for these files, but for the one of results that nobody named."""
+    folders = {Path(path).parent for path in paths} - {RESULTS}
+    with contextlib.suppress(TimeoutError):
+        return within(WRITING_SECONDS_MAX, lambda: sorted(each for each in folders if not each.exists()))
+    return []
+
+
+def will_be_made(folder: Path) -> str:
+    """What is said before a directory is made: a slip in a path looks the same."""
+    return f"the directory {folder} does not exist and will be made"
 
 
 def _try_writing(probe: Path, label: str, remedy: str) -> None:

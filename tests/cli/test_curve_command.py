@@ -217,3 +217,13 @@ def test_what_curves_are_not_for_is_said(
     assert "curve: a curve, which has no row in a table of results" in capsys.readouterr().err
     assert main(["compare", str(written), "--", str(written)]) == 2
     assert "a curve, not a run; `kvspill report` shows several" in capsys.readouterr().err
+
+
+def test_a_directory_that_will_be_made_is_named_unless_quiet(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = [*FLAGS, "--policies=", "--capacities-gib", "2", "--output"]
+    assert main([*flags, str(tmp_path / "slip" / "c.json")]) == 0
+    assert f"the directory {tmp_path / 'slip'} does not exist and will be made\n" in capsys.readouterr().err
+    assert main([*flags, str(tmp_path / "other" / "c.json"), "--quiet"]) == 0
+    assert capsys.readouterr().err == ""

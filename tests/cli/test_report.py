@@ -31,7 +31,8 @@ def result(tmp_path: Path) -> Path:
 def test_a_page_is_written_where_asked_and_named(result: Path, tmp_path: Path, capsys: Printed) -> None:
     target = tmp_path / "new" / "page.html"
     assert main(["report", str(result), "-o", str(target), "--title", "Drive X"]) == 0
-    assert capsys.readouterr().out == f"{target}\n"
+    said = f"the directory {target.parent} does not exist and will be made\n"
+    assert capsys.readouterr() == (f"{target}\n", said)
     text = target.read_text()
     assert text.startswith("<!DOCTYPE html>")
     assert "<title>Drive X</title>" in text

@@ -46,7 +46,7 @@ def main(argv: Sequence[str], prog: str = "kvspill calibrate") -> int:
         raise UsageError("--output: a calibration writes a profile; name it, as in --output drive.yaml")
     from kvspill.plan.calibrate import calibrate, check_device, document, schedule_of
     from kvspill.plan.schedule import FULL, QUICK
-    from kvspill.refusals import check_place
+    from kvspill.refusals import check_place, missing_folders, will_be_made
     from kvspill.run.preflight import cache_dirs, free_bytes
     from kvspill.run.progress import Progress
     from kvspill.texts import print_answer, rough_size_text, size_text
@@ -70,6 +70,8 @@ def main(argv: Sequence[str], prog: str = "kvspill calibrate") -> int:
         f"{', '.join(map(str, paths))}, writes at most about {rough_size_text(written_at_most)}, "
         "removes it."
     )
+    for folder in missing_folders([config.output]):
+        progress.say(will_be_made(folder))
     found = calibrate(config, paths, length, progress)
     written, problem = keep_in_turn(config.output, _text(document(found)), before, "the profile")
     problems = [text for text in (problem, *found.left) if text is not None]

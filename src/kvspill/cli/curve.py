@@ -55,7 +55,8 @@ def main(argv: Sequence[str], prog: str = "kvspill curve") -> int:
     config = parse_config(parser, rest, defaults=DEFAULTS)
     if prints_config(rest, config):
         return 0
-    check_outputs({"--output": config.output, "--page": options.page}, config.input_files, page="--page")
+    outputs = {"--output": config.output, "--page": options.page}
+    check_outputs(outputs, config.input_files, page="--page", quiet=config.quiet)
     if options.page is not None:
         from kvspill.report.html.page import check_drawing
 

@@ -16,11 +16,10 @@ from kvspill.measure.iotrace import check_packing
 from kvspill.measure.oplog import log_paths, trial_paths
 from kvspill.outputs import (
     RESULTS,
-    WRITING_SECONDS_MAX,
     file_name,
     write_new,
 )
-from kvspill.refusals import check_place
+from kvspill.refusals import check_place, missing_folders, will_be_made
 from kvspill.report.console import print_summary
 from kvspill.report.tables import check_table, row_of, write_table
 from kvspill.result.chosen import with_chosen
@@ -43,7 +42,6 @@ from kvspill.spare import Stamp, kept_in, spare_copy
 from kvspill.storage.profiles import load_calibration
 from kvspill.texts import printing, put
 from kvspill.turns import names_from, stamp_before, taken_meanwhile, write_in_turn
-from kvspill.waiting import within
 
 _CLOSING_SECONDS_MAX = 1.5
 _CLOSED_AFTER_SECONDS = 3.8
@@ -209,13 +207,11 @@ def _noted(config: Config, result: Result, progress: Progress) -> bool:
 
 
 def say_new_folders(config: Config, progress: Progress) -> None:
-    """Say which directories will be made for the files that were named: a slip in a path looks the same."""
+    """Say which directories will be made for the files that were named."""
     flags = ("output", "io_trace_log", "log_ops", "xlsx_output")
-    folders = {Path(given).parent for flag in flags if (given := getattr(config, flag)) is not None}
-    with contextlib.suppress(TimeoutError):
-        missing = within(WRITING_SECONDS_MAX, lambda: [each for each in folders if not each.exists()])
-        for folder in sorted(missing):
-            progress.say(f"the directory {folder} does not exist and will be made")
+    named = (given for flag in flags if (given := getattr(config, flag)) is not None)
+    for folder in missing_folders(named):
+        progress.say(will_be_made(folder))
 
 
 def keep_all(

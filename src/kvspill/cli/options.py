@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -25,8 +26,8 @@ from kvspill.config.plugged import (
 from kvspill.errors import UsageError
 from kvspill.outputs import StrPath
 from kvspill.plugins import Declared, Kind, Option, Plugin
-from kvspill.refusals import check_place, refuse_clashes
-from kvspill.texts import near
+from kvspill.refusals import check_place, missing_folders, refuse_clashes, will_be_made
+from kvspill.texts import near, one_line, put
 
 _UNRECOGNIZED = "unrecognized arguments: "
 """How argparse begins its message about flags that it does not know."""
@@ -267,11 +268,16 @@ def _refuse_clashes(config: Config, config_file: str | None) -> None:
 
 
 def check_outputs(
-    outputs: Mapping[str, StrPath | None], inputs: Iterable[StrPath | None], *, page: str | None = None
+    outputs: Mapping[str, StrPath | None],
+    inputs: Iterable[StrPath | None],
+    *,
+    page: str | None = None,
+    quiet: bool = False,
 ) -> None:
     """Refuse, before anything is done, files that could not be written, or would replace what is to be kept.
 
-    outputs: by flag. page: the flag that names a page, which replaces nothing but an older page.
+    outputs: by flag. page: the flag that names a page, which replaces nothing but an older page. Directories
+    that will be made are named, unless quiet.
     """
     named = {flag: path for flag, path in outputs.items() if path is not None}
     refuse_clashes({f"{flag} {path}": path for flag, path in named.items()}, inputs)
@@ -281,6 +287,8 @@ def check_outputs(
         from kvspill.result.reading import refuse_replacing
 
         refuse_replacing(outputs[page], page)
+    for folder in [] if quiet else missing_folders(named.values()):
+        put(one_line(will_be_made(folder)), sys.stderr)
 
 
 def help_with(parser: Parser, own: argparse.ArgumentParser) -> str:

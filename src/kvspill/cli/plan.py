@@ -210,7 +210,8 @@ def _answer(asked: "Asked", options: argparse.Namespace, argv: Sequence[str]) ->
         check_devices(choice, options.check)
     output = Path(config.output) if config.output is not None else _default_output(asked)
     inputs = [*config.input_files, options.learn, *(option.split(",")[0] for option in options.option)]
-    check_outputs({"--output": output, "--page": options.page}, inputs, page="--page")
+    outputs = {"--output": output, "--page": options.page}
+    check_outputs(outputs, inputs, page="--page", quiet=config.quiet)
     simulated = beside(output, ".part")
     for path in (simulated, *([_check_output(output)] if options.check else [])):
         refuse_clashes({f"--output {output}: its {path.name}": path}, [*inputs, options.page])

@@ -52,7 +52,8 @@ def main(argv: Sequence[str], prog: str = "kvspill validate") -> int:
     config = parse_config(parser, rest, defaults={**defaults, "engine": options.name})
     if prints_config(rest, config):
         return 0
-    check_outputs({"--output": config.output, "--page": options.page}, config.input_files, page="--page")
+    outputs = {"--output": config.output, "--page": options.page}
+    check_outputs(outputs, config.input_files, page="--page", quiet=config.quiet)
     from kvspill.plan.validate.validate import validate
     from kvspill.plan.validate.view import text_of
     from kvspill.run.preflight import cache_dirs
