@@ -14,7 +14,7 @@ from kvspill.report.validation_section import validation_section
 from kvspill.report.verdict_line import verdict_line
 from kvspill.result.answer import Answer, Status, answer, in_memory, promise_of, seen_with
 from kvspill.result.assessment import FAIL, PASS
-from kvspill.result.bottleneck import Binds, bottleneck
+from kvspill.result.bottleneck import Binds
 from kvspill.result.chosen import chosen_note
 from kvspill.result.classes import promised_completed, promised_reason, reason_of
 from kvspill.result.link import link_sentence
@@ -178,17 +178,11 @@ def _gpu(result: Result) -> Iterator[tuple[str, str]]:
 
 
 def figures_of_tiers(result: Result) -> Iterator[tuple[str, str]]:
-    """What storage did; and DRAM where it did all, is the bottleneck, or misses a limit of its own."""
+    """What storage did, and DRAM where it served reads or did all."""
     stored = list(_figures_of_tier(result, "storage", "Storage"))
-    if not stored or bottleneck(result).binds is Binds.MEMORY or _misses(result, "CPU RAM"):
+    if not stored or result.number("cpu_read_p95_ms") is not None:
         yield from _figures_of_tier(result, "cpu", "DRAM")
     yield from stored
-
-
-def _misses(result: Result, name: str) -> bool:
-    health = result.summary.storage_health
-    criteria = () if health is None else health.criteria
-    return any(item.passed is False and item.name.startswith(name) for item in criteria)
 
 
 def _figures_of_tier(result: Result, tier: str, title: str) -> Iterator[tuple[str, str]]:

@@ -176,6 +176,17 @@ def test_the_figures_of_dram_are_shown_where_it_misses_its_limit() -> None:
     assert "Storage reads" in found
 
 
+def test_the_figures_of_dram_are_shown_where_it_served_reads() -> None:
+    """DRAM served most reads of a first run, and its summary showed storage alone."""
+    recorder = empty_recorder()
+    recorder.op(op(12, started=11.5, tier=Tier.STORAGE, verb=Verb.READ, nbytes=1 << 20))
+    assert not [name for name in dict(_figures(built(recorder))) if name.startswith("DRAM")]
+    recorder.op(op(11.6, started=11.599, tier=Tier.CPU, verb=Verb.READ, nbytes=1 << 20))
+    found = dict(_figures(built(recorder)))
+    assert found["DRAM reads"].endswith("p95 1.000 ms; entries p50 1, p95 1 MiB")
+    assert "Storage reads" in found
+
+
 def test_what_was_not_measured_says_so() -> None:
     text = render_summary(built(empty_recorder(), facts(tiers=(tier(Tier.CPU),))))
     assert "NVMe Throughput                 not measured" in text
