@@ -10,7 +10,7 @@ _TOPICS = (faults, devices, loads, certainty, settings)
 KINDS = {kind.code: kind for topic in _TOPICS for kind in vars(topic).values() if isinstance(kind, Kind)}
 """Topic by topic, what failed first."""
 GRAVE: dict[str, str] = {
-    Severity.INVALID: "Not valid",
+    Severity.INVALID: "Invalid",
     Severity.SERIOUS: "Serious",
     Severity.NOTE: "Bear in mind",
 }
