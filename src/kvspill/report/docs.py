@@ -59,6 +59,11 @@ or its few words under "in short", and never the code. A code that is not listed
 backend and is of the last kind. Warnings about what the command itself chose, such as the 30 s of
 `quick` or the windows of a search for `can`, are marked (`chosen`) and not shown one by one: summary and
 page say once what so short a run cannot show.
+
+The short summary gives a note by its first clause and leaves its remedy to `--verbose`. `kvspill doctor`
+looks at the machine, not at a result, and has words of its own: a *problem* prevents a run, a *warning*
+may limit or distort its figures, and a *note* names something optional that is absent. What a run finds of
+that in its figures is among the warnings below.
 """
 _SEVERITIES = {
     Severity.INVALID: "Something failed, or the run ended early: the figures are not valid. "

@@ -1,5 +1,6 @@
 """The short summary, one screen: the verdict, the figures that carry it, the bottleneck, what to do."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -23,8 +24,8 @@ from kvspill.result.schema import QosClass, Result, StorageHealth
 from kvspill.result.schema_honesty import Caution
 from kvspill.result.warnings.certainty import AUTOSCALING_INCONCLUSIVE, NOT_STEADY
 from kvspill.result.warnings.devices import IO_LIMITED, SIMULATED
-from kvspill.result.warnings.known import said, titles
-from kvspill.result.warnings.loads import CPU_LIMITED
+from kvspill.result.warnings.known import kind_of, said, titles
+from kvspill.result.warnings.loads import CPU_LIMITED, OVERLOAD
 from kvspill.result.warnings.settings import UNUSED_SETTING
 from kvspill.texts import counted, duration, one_line, target_time
 
@@ -37,6 +38,9 @@ _JUDGED_BY = {
 }
 _GRAVE_MAX = 3
 """Grave warnings shown in full; the others are counted."""
+_NOTES_MAX = 4
+_GIST_CHARACTERS_MAX = 150
+_SENTENCE_END, _CLAUSE_END = re.compile("[.;] "), re.compile("[:,] ")
 _SHOWN = {kind.code for kind in (UNUSED_SETTING, IO_LIMITED, CPU_LIMITED, NOT_STEADY)}
 """Notes shown in full: what was asked for in vain, what keeps a device from its speed, and how far the rates
 above had not settled."""
@@ -200,7 +204,10 @@ def _figures_of_tier(result: Result, tier: str, title: str) -> Iterator[tuple[st
 def _warnings(found: Answer) -> Iterator[Part]:
     # The verdict's own label says that nothing was measured.
     grave = [item for item in found.grave if item.code != SIMULATED.code]
-    if not grave and not found.notes:
+    # The verdict and the bottleneck are of nothing else.
+    said_above = {OVERLOAD.code} if found.bottleneck.binds is Binds.LOAD else set()
+    notes = [item for item in found.notes if item.code not in said_above]
+    if not grave and not notes:
         return
     yield Text("")
     for item in grave[:_GRAVE_MAX]:
@@ -209,16 +216,37 @@ def _warnings(found: Answer) -> Iterator[Part]:
         yield indent(Text(f"-> {item.remedy}"), 4)
     left = grave[_GRAVE_MAX:]
     if left:
-        yield Text(f"! {counted(len(left), 'more warning')} of this kind ({_where(left)}): {titles(left)}.")
-    for item in found.notes:
+        where = _where(left, "size and remedy", "sizes and remedies")
+        yield Text(f"! {counted(len(left), 'more warning')} of this kind ({where}): {titles(left)}.")
+    for item in notes:
         if item.code in _SHOWN:
             yield Text(f"- {item.message}")
             yield indent(Text(f"-> {item.remedy}"), 4)
-    others = [item for item in found.notes if item.code not in _SHOWN]
-    if others:
-        yield Text(f"{counted(len(others), 'thing')} to bear in mind ({_where(others)}): {titles(others)}.")
+    yield from _in_mind([item for item in notes if item.code not in _SHOWN])
 
 
-def _where(warnings: Sequence[Caution]) -> str:
-    what = "its size and remedy" if len(warnings) == 1 else "their sizes and remedies"
+def _in_mind(notes: Sequence[Caution]) -> Iterator[Part]:
+    """Each by its first sentence, which has its size; those for which the screen has no room, by title."""
+    if not notes:
+        return
+    yield Text(f"Bear in mind ({_where(notes, 'remedy', 'remedies')}):")
+    for item in notes[:_NOTES_MAX]:
+        yield Text(f"- {_gist(item)}")
+    left = notes[_NOTES_MAX:]
+    if left:
+        yield Text(f"- {len(left)} more: {titles(left)}.")
+
+
+def _gist(item: Caution) -> str:
+    """How a warning begins, which has its size: up to a semicolon or full stop, or a part of that."""
+    first = _SENTENCE_END.split(item.message, maxsplit=1)[0].rstrip(".")
+    if len(first) > _GIST_CHARACTERS_MAX:
+        clauses = [first[: mark.start()] for mark in _CLAUSE_END.finditer(first)]
+        short = [text for text in clauses if len(text) <= _GIST_CHARACTERS_MAX]
+        first = short[-1] if short else kind_of(item.code).title
+    return f"{first}."
+
+
+def _where(warnings: Sequence[Caution], one: str, several: str) -> str:
+    what = f"its {one}" if len(warnings) == 1 else f"their {several}"
     return f"{what}: --verbose, or the page of `kvspill report`"

@@ -303,7 +303,9 @@ def test_drops_that_cost_no_hit_ask_for_no_more_capacity() -> None:
 def test_lateness_stands_beside_the_latency_that_includes_it() -> None:
     late = facts(lateness_ns=(ns(0.05),) * 100)
     (warning,) = [item for item in result(run=late)["warnings"] if item["code"] == "late_arrivals"]
-    assert "latencies include that (0.6% of the end-to-end p95, 8.000 s)." in warning["message"]
+    assert (
+        "intended time (0.6% of the end-to-end p95, 8.000 s); latencies include that." in warning["message"]
+    )
 
 
 @pytest.mark.parametrize(

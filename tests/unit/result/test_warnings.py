@@ -11,6 +11,7 @@ from kvspill.report.html.facts import labelled
 from kvspill.report.html.headline import banners, doubts_of_all, headline_rows
 from kvspill.result.metrics.metric import Area
 from kvspill.result.reading import our_result
+from kvspill.result.schema_honesty import Caution
 from kvspill.result.warnings.kind import EVERYTHING, Kind, Severity, Spoils
 from kvspill.result.warnings.known import KINDS, noted, that_spoil
 from unit.result import sample
@@ -75,12 +76,32 @@ def test_a_person_never_reads_the_code_of_a_warning(verbose: bool) -> None:
     assert ("Bear in mind: What" in text) == verbose
 
 
-def test_what_is_to_be_borne_in_mind_stands_in_the_short_form_in_plain_words() -> None:
-    given = [noted(code, "m.", "r.") for code in ("event_loop_lag", "capacity_bound", "of_a_plug_in")]
-    text = " ".join(render_summary(sample.built(warnings=given), verbose=False).split())
-    said = "kvspill itself was late; entries were dropped for lack of space; of a plug in"
-    where = "their sizes and remedies: --verbose, or the page of `kvspill report`"
-    assert f"things to bear in mind ({where}): {said}" in text
+def short_of(*given: Caution) -> str:
+    return render_summary(sample.built().model_copy(update={"warnings": list(given)}), verbose=False)
+
+
+def test_what_is_to_be_borne_in_mind_stands_in_the_short_form_with_its_size() -> None:
+    text = short_of(
+        noted("event_loop_lag", "Timers fired 12 ms late (p99); more of that. And that.", "r."),
+        noted("of_a_plug_in", "3 of 4 were odd.", "r."),
+    )
+    where = "(their remedies: --verbose, or the page of `kvspill report`)"
+    assert f"\nBear in mind {where}:\n- Timers fired 12 ms late (p99).\n- 3 of 4 were odd.\n" in text
+
+
+def test_a_long_warning_is_cut_at_a_clause_in_the_short_form() -> None:
+    long = noted("event_loop_lag", "Timers fired 12 ms late (p99): " + "and so on " * 20 + ".", "r.")
+    assert "\n- Timers fired 12 ms late (p99).\n" in short_of(long)
+    endless = noted("event_loop_lag", "and so on " * 20, "r.")
+    assert "\n- kvspill itself was late.\n" in short_of(endless)
+
+
+def test_notes_for_which_the_screen_has_no_room_are_named_by_title() -> None:
+    given = [noted("of_a_plug_in", f"Figure {number}.", "r.") for number in range(4)]
+    text = short_of(*given, noted("event_loop_lag", "m.", "r."), noted("capacity_bound", "m.", "r."))
+    assert "- Figure 3.\n" in text
+    more = "- 2 more: kvspill itself was late; entries were dropped for lack of space."
+    assert more in " ".join(text.split())
 
 
 def test_the_page_of_warnings_is_the_one_that_the_code_makes() -> None:

@@ -55,14 +55,14 @@ FREE_RECOMPUTE = Kind(
 LATE_ARRIVALS = Kind(
     "late_arrivals",
     "kvspill noticed requests late",
-    "kvspill noticed requests up to {late} (p99) after their intended time; latencies include that{share}.",
+    "kvspill noticed requests up to {late} (p99) after their intended time{share}; latencies include that.",
     "Use {less}, or leave kvspill more processor time.",
     touches=(Area.LATENCY,),
 )
 EVENT_LOOP_LAG = Kind(
     "event_loop_lag",
     "kvspill itself was late",
-    "kvspill's own timers fired up to {lag} late (p99); host and queue times include that{share}.",
+    "kvspill's own timers fired up to {lag} late (p99){share}; host and queue times include that.",
     "Leave it more processor time, or use {less}.",
     touches=(Area.LATENCY,),
     spoils=(Spoils.CERTAINTY,),
