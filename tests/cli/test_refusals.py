@@ -33,7 +33,10 @@ WRONG = [
     ("--xlsx-output /proc/x.csv", "--xlsx-output /proc/x.csv: /proc takes no file ("),
     ("--users 5", "--users 5: contradicts --num-users 2, which means the same; leave one of them out"),
     ("--servers 100000", "--servers 100000: out of range; give 1 to 10,000"),
-    ("--trace mooncake:none.jsonl", "--trace none.jsonl: cannot be read (No such file or directory); "),
+    (
+        "--trace mooncake:none.jsonl",
+        "--trace mooncake:none.jsonl: cannot be read (No such file or directory); ",
+    ),
     ("--dataset-path none.json", "--dataset-path none.json: cannot be read (No such file or directory); "),
     (
         "--enable-rag --rag-num-docs 50 --storage-capacity-gb 1",
@@ -62,7 +65,7 @@ def test_a_pipe_to_which_nobody_writes_is_not_waited_for(
 ) -> None:
     os.mkfifo(place / "pipe")
     assert main(["simulate", "--trace", "mooncake:pipe", "--quiet", "--output", "r.json"]) == 2
-    said = "--trace pipe: cannot be read (a named pipe to which nobody writes); name a readable file"
+    said = "--trace mooncake:pipe: cannot be read (a named pipe to which nobody writes); name a readable file"
     assert capsys.readouterr().err == f"kvspill: error: {said}\n"
 
 

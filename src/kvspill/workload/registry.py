@@ -80,5 +80,12 @@ def _replay(config: Config, world: World, replayed: Recording) -> Workload:
 
     plugin, path, flag = replayed
     context = TraceContext(config, world, path, flag, config.options_of(plugin))
-    workload: Workload = plugin.start(context, Workload)
+    try:
+        workload: Workload = plugin.start(context, Workload)
+    except UsageError as error:
+        if flag != "--trace":
+            raise
+        # As it was given: readers of a format know the file alone.
+        text = str(error).replace(f"{flag} {path}:", f"{flag} {config.trace}:", 1)
+        raise UsageError(text) from error
     return workload
