@@ -163,6 +163,13 @@ def _check_tiers(config: "Config") -> None:
                 raise UsageError(f"--cache-dir {path}: given twice; name each directory once")
 
 
+def last_tier(config: "Config") -> str:
+    """The slowest tier in use, by the name that a person knows: what it drops is gone."""
+    if config.storage_tier == "on":
+        return "storage"
+    return "DRAM" if config.cpu_bytes else "GPU"
+
+
 def check_fit(config: "Config", storage_bytes: int | None, ranks: int = 1) -> None:
     """Refuse a run whose largest entry the last tier cannot hold (C1); None means no known limit.
 
@@ -181,9 +188,10 @@ def check_fit(config: "Config", storage_bytes: int | None, ranks: int = 1) -> No
         enough = math.ceil(needed / (usable / limit)) if usable else needed
         divided = f" (divided among {ranks} ranks)" if ranks > 1 else ""
         raise UsageError(
-            f"{flag} {ranks * limit / GIB:g}: the last tier can use {size_text(usable)} of it{divided}, but "
-            f"the largest entry takes {size_text(needed)} ({config.largest_entry_tokens:,} tokens of "
-            f"{config.model}); give {flag} {gb_flag_value(ranks * enough)} or more, or a smaller --model"
+            f"{flag} {ranks * limit / GIB:g}: the {last_tier(config)} tier can use {size_text(usable)} of it"
+            f"{divided}, but the largest entry takes {size_text(needed)} "
+            f"({config.largest_entry_tokens:,} tokens of {config.model}); give {flag} "
+            f"{gb_flag_value(ranks * enough)} or more, or a smaller --model"
         )
 
 

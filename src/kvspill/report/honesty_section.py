@@ -32,7 +32,7 @@ def honesty_section(result: Result) -> Iterator[Part]:
             ("O_DIRECT", _opened_direct(block)),
             *_store(result),
             ("Every block verified", yes_no(block.verified)),
-            (LOAD_ASKED, number(block.offered_load.ratio)),
+            (LOAD_ASKED, _load_asked(block.offered_load.ratio)),
             (ARRIVALS_LATE, duration(late["p99"]) if late else _no_server_waited(result)),
             (KVSPILL_LATE, duration(lag["p99"]) if lag else UNMEASURED),
             ("Ceiling without a device", _ceiling(ceiling)),
@@ -45,6 +45,11 @@ def honesty_section(result: Result) -> Iterator[Part]:
             ("Steady state", steady_text(result)),
         )
     )
+
+
+def _load_asked(ratio: float | None) -> str:
+    """With what it is a ratio of."""
+    return UNMEASURED if ratio is None else f"{number(ratio)} (asked / possible if I/O took no time)"
 
 
 def steady_text(result: Result) -> str:

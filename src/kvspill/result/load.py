@@ -59,7 +59,7 @@ def or_else(config: Mapping[str, Any]) -> str:
 
 def fewer_at_once(lighter: str, each: bool) -> str:
     """What to give for fewer requests at once: users who wait for their answers have a server each."""
-    return lighter if each else "fewer --servers"
+    return lighter if each else "fewer requests at once (--servers)"
 
 
 def server_each(arrival: str | None, users: int, servers: int) -> bool:

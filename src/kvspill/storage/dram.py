@@ -61,8 +61,12 @@ class DramBackend(Backend):
             name="dram",
             modelled=False,
             verifies=self.verify is not Verify.OFF,
-            description=f"arena of {self.arena.page_count:,} pages of {size_text(self.page_bytes)}",
+            description=f"{size_text(self._usable_bytes)} in pages of {size_text(self.page_bytes)}",
         )
+
+    @property
+    def _usable_bytes(self) -> int:
+        return self.arena.page_count * self.page_bytes
 
     def stored_bytes(self, nbytes: int) -> int:
         return padded(nbytes, self.page_bytes)
@@ -70,10 +74,10 @@ class DramBackend(Backend):
     async def prepare(self, progress: Progress) -> None:
         """Touch the arena: the first touch of memory can be 20 times slower than its use."""
         loop = asyncio.get_running_loop()
-        total = self.arena.page_count * self.page_bytes
+        total, what = self._usable_bytes, f"DRAM ({size_text(self._usable_bytes)})"
 
         def report(reached: int) -> None:
-            post(loop, lambda: progress("dram arena", reached, total))
+            post(loop, lambda: progress(what, reached, total))
 
         self._lanes.start()
 

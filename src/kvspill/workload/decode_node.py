@@ -6,6 +6,7 @@ from itertools import islice
 from typing import Any
 
 from kvspill.config import Config
+from kvspill.config.checks import last_tier
 from kvspill.errors import UsageError
 from kvspill.records import HitType, Request, SharedPrefix
 from kvspill.texts import size_text
@@ -65,12 +66,13 @@ def stored_entries(config: Config, first: Workload, hold_bytes: int) -> Sequence
         entries.append(SharedPrefix(f"stored_{number}", request.context_tokens, HitType.USER))
     if not entries:
         raise UsageError(
-            f"--decode-only: the last tier can hold {size_text(hold_bytes)}, not one of the entries; "
-            "give it more room or take a smaller --model"
+            f"--decode-only: the {last_tier(config)} tier can hold {size_text(hold_bytes)}, not one of the "
+            "entries; give it more room or take a smaller --model"
         )
     if config.populate_entries is not None and len(entries) < wanted:
         raise UsageError(
-            f"--populate-entries {wanted}: only {len(entries)} of them fit in {FILL_SHARE:.0%} of the last "
-            f"tier's {size_text(hold_bytes)}; give --populate-entries {len(entries)} or a larger tier"
+            f"--populate-entries {wanted}: only {len(entries)} of them fit in {FILL_SHARE:.0%} of the "
+            f"{last_tier(config)} tier's {size_text(hold_bytes)}; give --populate-entries "
+            f"{len(entries)} or a larger tier"
         )
     return entries

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from kvspill.config import Config
+from kvspill.config.checks import last_tier
 from kvspill.errors import UsageError
 from kvspill.records import HitType, Request, SharedPrefix
 from kvspill.texts import size_text
@@ -69,7 +70,8 @@ class RagWorkload(Altered):
         if needed > hold_bytes:
             raise UsageError(
                 f"--rag-num-docs {config.rag_num_docs}: the documents' KV takes {size_text(needed)}, but "
-                f"the last tier can hold {size_text(hold_bytes)}; give fewer documents or a larger tier"
+                f"the {last_tier(config)} tier can hold {size_text(hold_bytes)}; give fewer documents or a "
+                "larger tier"
             )
 
 

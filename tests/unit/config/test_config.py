@@ -155,8 +155,8 @@ def test_a_storage_tier_below_the_largest_entry_is_refused_with_the_value_that_f
     with pytest.raises(UsageError) as caught:
         Config(storage_capacity_gb=2, model="llama3.1-70b-instruct")
     assert str(caught.value) == (
-        "--storage-capacity-gb 2: the last tier can use 2.00 GiB of it, but the largest entry takes 2.50 GiB "
-        "(8,192 tokens of llama3.1-70b-instruct); give --storage-capacity-gb 2.5 or more, "
+        "--storage-capacity-gb 2: the storage tier can use 2.00 GiB of it, but the largest entry takes "
+        "2.50 GiB (8,192 tokens of llama3.1-70b-instruct); give --storage-capacity-gb 2.5 or more, "
         "or a smaller --model"
     )
     assert Config(storage_capacity_gb=2.5, model="llama3.1-70b-instruct").storage_bytes == 2.5 * GIB
@@ -166,6 +166,13 @@ def test_the_value_that_a_refused_memory_tier_is_told_to_take_fits() -> None:
     with pytest.raises(UsageError, match=r"give --cpu-mem-gb 1\.3 or more"):
         Config(storage_tier="off", cpu_mem_gb=1)
     Config(storage_tier="off", cpu_mem_gb=1.3)
+
+
+@pytest.mark.parametrize(("flag", "name"), [("cpu_mem_gb", "DRAM"), ("gpu_mem_gb", "GPU")])
+def test_a_memory_tier_that_is_too_small_is_named(flag: str, name: str) -> None:
+    none = {"cpu_mem_gb": 0, "gpu_mem_gb": 0}
+    with pytest.raises(UsageError, match=f"1: the {name} tier can use 819 MiB of it, but"):
+        Config(storage_tier="off", **{**none, flag: 1})
 
 
 def test_a_minimum_throughput_with_the_latency_profile_is_fine() -> None:

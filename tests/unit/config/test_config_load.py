@@ -80,7 +80,7 @@ def test_addresses_in_the_environment_keep_their_colons() -> None:
 def test_an_error_names_the_variable_that_gave_the_setting() -> None:
     small = {"KVSPILL_STORAGE_CAPACITY_GB": "2", "KVSPILL_WORKLOAD_PRESET": "2026-02"}
     line = refused(environ=small)
-    assert line.startswith("KVSPILL_STORAGE_CAPACITY_GB=2: the last tier can use 2.00 GiB of it")
+    assert line.startswith("KVSPILL_STORAGE_CAPACITY_GB=2: the storage tier can use 2.00 GiB of it")
     assert line.endswith("give KVSPILL_STORAGE_CAPACITY_GB=3.1 or more, or a smaller --model")
     by_flag = {"storage_capacity_gb": ("--storage-capacity-gb", "2")}
     assert refused(flags=by_flag, environ=small).startswith("--storage-capacity-gb 2: ")

@@ -10,7 +10,7 @@ from kvspill.report.console import render_summary
 from kvspill.result.answer import Status, answer
 from kvspill.result.bottleneck import Binds
 from kvspill.result.honesty import Ceiling
-from kvspill.result.load import has_server_each, less, lighter
+from kvspill.result.load import fewer_at_once, has_server_each, less, lighter
 from kvspill.result.result import settings_of
 from kvspill.result.schema import RankTable
 from kvspill.result.warnings.devices import IO_LIMITED, MEMORY_DIRECTORY
@@ -221,3 +221,8 @@ def test_other_programs_are_blamed_only_where_they_used_the_processors(
     assert found.binds is binds
     assert found.helps.startswith(helps)
     assert ("others had 60% of the processors' time" in found.sentence) is (others > 0.5)
+
+
+def test_fewer_requests_at_once_say_what_the_flag_does_that_nobody_gave() -> None:
+    assert fewer_at_once("fewer --num-users", each=True) == "fewer --num-users"
+    assert fewer_at_once("fewer --num-users", each=False) == "fewer requests at once (--servers)"

@@ -98,7 +98,7 @@ def test_a_given_capacity_that_is_too_small_for_all_ranks_is_refused_with_one_th
     with pytest.raises(UsageError) as caught:
         capacity_gb(stored("redis://h", storage_capacity_gb=0.4), TOGETHER)
     assert str(caught.value) == (
-        "--storage-capacity-gb 0.4: the last tier can use 102 MiB of it (divided among 4 ranks), but the "
+        "--storage-capacity-gb 0.4: the storage tier can use 102 MiB of it (divided among 4 ranks), but the "
         "largest entry takes 192 MiB (8,192 tokens of tiny-1b); give --storage-capacity-gb 0.8 or more, or a "
         "smaller --model"
     )

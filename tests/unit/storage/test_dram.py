@@ -19,6 +19,7 @@ from kvspill.storage.base import ObjectRef, WriteItem
 from kvspill.storage.buffers import HUGE_PAGE_BYTES, DataPlane
 from kvspill.storage.dram import DramBackend
 from kvspill.storage.gpu import cuda
+from kvspill.texts import size_text
 
 pytestmark = pytest.mark.real
 PAGES = 8
@@ -214,16 +215,18 @@ def test_lent_buffers_are_the_arenas_own_memory_and_aligned_for_direct_io() -> N
 
 
 def test_preparing_touches_all_of_the_arena_and_reports_progress() -> None:
-    reached: list[int] = []
+    reached: list[tuple[str, int]] = []
+    size = size_text(PAGES * PAGE_BYTES)
 
     async def main() -> None:
         dram = DramBackend(PAGES * PAGE_BYTES, plane=plane())
-        await dram.prepare(lambda _what, done, _total: reached.append(done))
+        assert dram.capabilities.description == f"{size} in pages of {size_text(PAGE_BYTES)}"
+        await dram.prepare(lambda what, done, _total: reached.append((what, done)))
         await asyncio.sleep(0)
         await dram.close()
 
     asyncio.run(main())
-    assert max(reached) == PAGES * PAGE_BYTES
+    assert max(reached) == (f"DRAM ({size})", PAGES * PAGE_BYTES)
 
 
 def test_a_page_given_back_twice_is_a_defect() -> None:

@@ -46,7 +46,9 @@ def test_entries_fill_at_most_four_fifths_of_the_last_tier() -> None:
 
 
 def test_a_number_that_was_asked_for_and_does_not_fit_is_refused() -> None:
-    with pytest.raises(UsageError, match=r"--populate-entries 200: only \d+ of them fit in 80% of the last"):
+    with pytest.raises(
+        UsageError, match=r"--populate-entries 200: only \d+ of them fit in 80% of the storage tier"
+    ):
         made(hold_bytes=1 << 30, populate_entries=200)
     with pytest.raises(UsageError, match="not one of the entries; give it more room or take a smaller"):
         made(hold_bytes=1 << 20)

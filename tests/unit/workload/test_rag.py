@@ -93,6 +93,6 @@ def test_documents_that_the_last_tier_cannot_hold_are_refused() -> None:
     with pytest.raises(UsageError) as caught:
         workload(hold_bytes=1 << 30)
     assert str(caught.value) == (
-        "--rag-num-docs 10: the documents' KV takes 9.78 GiB, but the last tier can hold 1.00 GiB; "
+        "--rag-num-docs 10: the documents' KV takes 9.78 GiB, but the storage tier can hold 1.00 GiB; "
         "give fewer documents or a larger tier"
     )

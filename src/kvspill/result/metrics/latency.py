@@ -80,7 +80,7 @@ LATENCIES = (
         "lower",
         *_columns(16, "Storage Latency"),
         headline(7, "Cache I/O per request, p95", stat="p95"),
-        _console(3, "+ Storage I/O"),
+        _console(3, "+ Cache I/O"),
     ),
     _latency(
         "generation_latency_ms",

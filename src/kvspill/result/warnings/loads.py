@@ -21,7 +21,7 @@ CROWDED = Kind(
     "Raise {flag}, or use {fewer}.",
     severity=Severity.SERIOUS,
     spoils=(Spoils.RANK, Spoils.SUBMISSION),
-    means="the entries in use did not fit in the last tier",
+    means="the entries in use did not fit in the last tier (usually storage)",
 )
 ROOM_WAITS = Kind(
     "room_waits",
@@ -99,7 +99,7 @@ HALF_DONE = Kind(
     "many requests were in service at the end",
     "{under_way} in service when the window ended, and {done:,} completed in it: tokens and requests count "
     "when a request completes, so these rates depend on which requests completed just before its end.",
-    "Give a longer --duration or fewer --servers, or compare fixed work (--max-requests).",
+    "Give a longer --duration, fewer requests at once (--servers), or compare fixed work (--max-requests).",
     touches=(Area.LOAD,),
     spoils=(Spoils.CERTAINTY,),
     means="many requests were still in service at the end, so the rates of tokens and requests are rough",
