@@ -22,10 +22,10 @@ from kvspill.result.link import link_sentence
 from kvspill.result.load import sharing
 from kvspill.result.schema import QosClass, Result, StorageHealth
 from kvspill.result.schema_honesty import Caution
-from kvspill.result.warnings.certainty import AUTOSCALING_INCONCLUSIVE, NOT_STEADY
+from kvspill.result.warnings.certainty import AUTOSCALING_INCONCLUSIVE, NOT_STEADY, TOO_SHORT
 from kvspill.result.warnings.devices import IO_LIMITED, SIMULATED
 from kvspill.result.warnings.known import kind_of, said, titles
-from kvspill.result.warnings.loads import CPU_LIMITED, OVERLOAD
+from kvspill.result.warnings.loads import CPU_LIMITED, OVERLOAD, UNFINISHED
 from kvspill.result.warnings.settings import UNUSED_SETTING
 from kvspill.texts import counted, duration, one_line, target_time
 
@@ -204,8 +204,8 @@ def _figures_of_tier(result: Result, tier: str, title: str) -> Iterator[tuple[st
 def _warnings(found: Answer) -> Iterator[Part]:
     # The verdict's own label says that nothing was measured.
     grave = [item for item in found.grave if item.code != SIMULATED.code]
-    # The verdict and the bottleneck are of nothing else.
-    said_above = {OVERLOAD.code} if found.bottleneck.binds is Binds.LOAD else set()
+    # A line of figures counts the unfinished; verdict and bottleneck of an overload are of nothing else.
+    said_above = {UNFINISHED.code, *([OVERLOAD.code] if found.bottleneck.binds is Binds.LOAD else [])}
     notes = [item for item in found.notes if item.code not in said_above]
     if not grave and not notes:
         return
@@ -244,6 +244,9 @@ def _gist(item: Caution) -> str:
         clauses = [first[: mark.start()] for mark in _CLAUSE_END.finditer(first)]
         short = [text for text in clauses if len(text) <= _GIST_CHARACTERS_MAX]
         first = short[-1] if short else kind_of(item.code).title
+    if item.code == TOO_SHORT.code:
+        # The reason alone is about rates, and leaves open what follows from it.
+        first = f"Too short to tell whether throughput had settled: {first[:1].lower()}{first[1:]}"
     return f"{first}."
 
 

@@ -96,6 +96,15 @@ def test_a_long_warning_is_cut_at_a_clause_in_the_short_form() -> None:
     assert "\n- kvspill itself was late.\n" in short_of(endless)
 
 
+def test_what_the_figures_above_say_already_is_not_said_again() -> None:
+    assert "still waiting" not in short_of(noted("unfinished", "9 requests were still waiting.", "r."))
+
+
+def test_a_run_too_short_says_what_that_leaves_open_and_why() -> None:
+    text = " ".join(short_of(noted("too_short", "The rate is known to ±22% only; 150 s.", "r.")).split())
+    assert "- Too short to tell whether throughput had settled: the rate is known to ±22% only." in text
+
+
 def test_notes_for_which_the_screen_has_no_room_are_named_by_title() -> None:
     given = [noted("of_a_plug_in", f"Figure {number}.", "r.") for number in range(4)]
     text = short_of(*given, noted("event_loop_lag", "m.", "r."), noted("capacity_bound", "m.", "r."))
