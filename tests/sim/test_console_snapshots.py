@@ -15,6 +15,13 @@ LOADS = {
     "met": {"num_users": 4, "arrival": "closed", "model": "tiny-1b", "device_profile": "nvme-gen5"},
     "missed": {"num_users": 20, "arrival": "closed", "device_profile": "nvme-gen4"},
     "overloaded": {"num_users": 20, "arrival": "open", "duration": 60.0, "device_profile": "nvme-gen4"},
+    "dram": {
+        "num_users": 20,
+        "arrival": "open",
+        "duration": 60.0,
+        "device_profile": "nvme-gen4",
+        "cpu_mem_gb": 4.0,
+    },
     "memory": {
         "num_users": 10,
         "arrival": "closed",

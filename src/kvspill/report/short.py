@@ -15,7 +15,7 @@ from kvspill.report.validation_section import validation_section
 from kvspill.report.verdict_line import verdict_line
 from kvspill.result.answer import Answer, Status, answer, in_memory, promise_of, seen_with
 from kvspill.result.assessment import FAIL, PASS
-from kvspill.result.bottleneck import Binds
+from kvspill.result.bottleneck import Binds, bottleneck
 from kvspill.result.chosen import chosen_note
 from kvspill.result.classes import promised_completed, promised_reason, reason_of
 from kvspill.result.link import link_sentence
@@ -30,6 +30,7 @@ from kvspill.result.warnings.settings import UNUSED_SETTING
 from kvspill.texts import counted, duration, one_line, target_time
 
 _NAMES_WIDTH = 18
+_VERBS = ("read", "write")
 _JUDGED_BY = {
     "added": "added by queue + storage",
     "end-to-end": "end to end",
@@ -38,9 +39,10 @@ _JUDGED_BY = {
 }
 _GRAVE_MAX = 3
 """Grave warnings shown in full; the others are counted."""
-_NOTES_MAX = 4
+_NOTES_MAX = 3
 _GIST_CHARACTERS_MAX = 150
 _SENTENCE_END, _CLAUSE_END = re.compile("[.;] "), re.compile("[:,] ")
+_ENOUGH = re.compile(r"[\d,]+ s would be enough")
 _SHOWN = {kind.code for kind in (UNUSED_SETTING, IO_LIMITED, CPU_LIMITED, NOT_STEADY)}
 """Notes shown in full: what was asked for in vain, what keeps a device from its speed, and how far the rates
 above had not settled."""
@@ -182,17 +184,19 @@ def _gpu(result: Result) -> Iterator[tuple[str, str]]:
 
 
 def figures_of_tiers(result: Result) -> Iterator[tuple[str, str]]:
-    """What storage did, and DRAM where it served reads or did all."""
+    """What storage did, and the reads that DRAM served; all of DRAM where it did all or is the bottleneck."""
     stored = list(_figures_of_tier(result, "storage", "Storage"))
-    if not stored or result.number("cpu_read_p95_ms") is not None:
-        yield from _figures_of_tier(result, "cpu", "DRAM")
+    verbs = _VERBS if not stored or bottleneck(result).binds is Binds.MEMORY else ("read",)
+    yield from _figures_of_tier(result, "cpu", "DRAM", verbs)
     yield from stored
 
 
-def _figures_of_tier(result: Result, tier: str, title: str) -> Iterator[tuple[str, str]]:
+def _figures_of_tier(
+    result: Result, tier: str, title: str, verbs: Sequence[str] = _VERBS
+) -> Iterator[tuple[str, str]]:
     """What a tier did, latencies beside the sizes that they are of (S15)."""
-    speeds = {verb: result.number(f"tier_{tier}_{verb}_bandwidth_gbps") for verb in ("read", "write")}
-    for verb in speeds:
+    speeds = {verb: result.number(f"tier_{tier}_{verb}_bandwidth_gbps") for verb in _VERBS}
+    for verb in verbs:
         p95_ms = result.number(f"{tier}_{verb}_p95_ms")
         if p95_ms is None:
             continue
@@ -246,7 +250,9 @@ def _gist(item: Caution) -> str:
         first = short[-1] if short else kind_of(item.code).title
     if item.code == TOO_SHORT.code:
         # The reason alone is about rates, and leaves open what follows from it.
-        first = f"Too short to tell whether throughput had settled: {first[:1].lower()}{first[1:]}"
+        enough = _ENOUGH.search(item.message)
+        why = f"; {enough[0]}" if enough else f": {first[:1].lower()}{first[1:]}"
+        first = f"Too short to tell whether throughput had settled{why}"
     return f"{first}."
 
 
