@@ -1,12 +1,13 @@
-"""The storage assessment as rows and counts, which the console and the page show alike."""
+"""The storage assessment and the service classes as rows, which the console and the page show alike."""
 
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 from kvspill.report.numbers import UNMEASURED, number
-from kvspill.result.answer import in_memory
+from kvspill.result.answer import Status, in_memory, promise_of
 from kvspill.result.assessment import NO_TARGET, NOT_MEASURED
-from kvspill.result.schema import Criterion, Result, StorageHealth
+from kvspill.result.classes import left_of, promised_completed, promised_left, promised_verdict
+from kvspill.result.schema import Criterion, QosClass, Result, StorageHealth
 from kvspill.texts import significant
 
 
@@ -18,6 +19,70 @@ class JudgedCriterion(NamedTuple):
     target: str
     passed: bool | None
     modelled: bool
+
+
+class JudgedClass(NamedTuple):
+    """One service class: what it was held to and what came of it."""
+
+    name: str
+    actual_ms: float | None
+    target_ms: float | None
+    completed: int
+    """The requests that the percentile is of."""
+    within: float | None
+    """Share of the requests that are known to have kept the target or not."""
+    verdict: str
+    """met, missed or no verdict."""
+    left: str
+    """Those that failed or still waited, in words."""
+
+
+def judged_classes(result: Result) -> Iterator[JudgedClass]:
+    """The classes as the answer judges them: by what a search promises, or by their own targets (S11)."""
+    promise = promise_of(result)
+    if promise is None:
+        entries = result.summary.qos_metrics.items()
+        yield from (_own(name, entry, result) for name, entry in entries if _was_asked(entry))
+        return
+    asked = result.question
+    is_no = asked is not None and asked.answer == Status.NO.value
+    for name, row in promise["classes"].items():
+        verdict = promised_verdict(row, float(promise["percentile"]), is_no)
+        late, known = int(row.get("violations") or 0), int(row.get("requests") or 0)
+        yield JudgedClass(
+            name=name,
+            actual_ms=row.get("actual_ms"),
+            target_ms=row.get("target_ms"),
+            completed=promised_completed(row),
+            within=1 - late / known if known and "violations" in row else None,
+            verdict=shown_verdict(result, verdict),
+            left=promised_left(row) or _late(row, verdict),
+        )
+
+
+def _was_asked(entry: QosClass) -> bool:
+    return bool(entry.total_requests or entry.unfinished_requests or entry.sla is not None)
+
+
+def _own(name: str, entry: QosClass, result: Result) -> JudgedClass:
+    sla = entry.sla
+    if sla is None:
+        return JudgedClass(name, None, None, entry.total_requests, None, "no verdict", left_of(entry))
+    return JudgedClass(
+        name=name,
+        actual_ms=sla.added_p95_ms,
+        target_ms=sla.target_p95_ms,
+        completed=entry.total_requests,
+        within=sla.compliance,
+        verdict=shown_verdict(result, sla.verdict),
+        left=left_of(entry),
+    )
+
+
+def _late(row: Mapping[str, Any], verdict: str) -> str:
+    """What a class misses its target by that has too few requests for a percentile; else empty."""
+    few = row.get("verdict") == "no verdict" and verdict == "missed"
+    return f"{row['violations']:,} of {row['requests']:,} late" if few else ""
 
 
 def judged_criteria(result: Result) -> Iterator[JudgedCriterion]:

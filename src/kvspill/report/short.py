@@ -1,12 +1,11 @@
 """The short summary, one screen: the verdict, the figures that carry it, the bottleneck, what to do."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from rich.text import Text
 
-from kvspill.report.judged import criterion_name, judges, met_text, shown_verdict
+from kvspill.report.judged import JudgedClass, criterion_name, judged_classes, judges, met_text
 from kvspill.report.layers_section import layers_section
 from kvspill.report.numbers import entry_sizes, number, share, speed
 from kvspill.report.parts import Part, grid, indent, pairs
@@ -17,10 +16,10 @@ from kvspill.result.answer import Answer, Status, answer, in_memory, promise_of,
 from kvspill.result.assessment import FAIL, PASS
 from kvspill.result.bottleneck import Binds, bottleneck
 from kvspill.result.chosen import chosen_note
-from kvspill.result.classes import promised_completed, promised_reason, reason_of
+from kvspill.result.classes import promised_reason, reason_of
 from kvspill.result.link import link_sentence
 from kvspill.result.load import sharing
-from kvspill.result.schema import QosClass, Result, StorageHealth
+from kvspill.result.schema import Result, StorageHealth
 from kvspill.result.schema_honesty import Caution
 from kvspill.result.warnings.certainty import AUTOSCALING_INCONCLUSIVE, NOT_STEADY, TOO_SHORT
 from kvspill.result.warnings.devices import IO_LIMITED, SIMULATED
@@ -105,13 +104,11 @@ def _targets(result: Result) -> Iterator[Part]:
     promise = promise_of(result)
     if promise is not None:
         what = f"{_JUDGED_BY.get(promise['latency'], promise['latency'])}, p{promise['percentile']:g}"
-        rows = [_promise_row(name, entry, result) for name, entry in promise["classes"].items()]
         reasons = [promised_reason(name, entry) for name, entry in promise["classes"].items()]
     else:
         what = f"{_JUDGED_BY['added']}, p95"
-        entries = result.summary.qos_metrics.items()
-        rows = [_class_row(name, entry, result) for name, entry in entries if _seen(entry)]
-        reasons = [reason_of(name, entry) for name, entry in entries]
+        reasons = [reason_of(name, entry) for name, entry in result.summary.qos_metrics.items()]
+    rows = [_class_row(item) for item in judged_classes(result)]
     if rows:
         yield grid(("class", what, "target", "requests", "verdict"), rows)
         if promise is None and result.autoscaling_stats:
@@ -120,23 +117,10 @@ def _targets(result: Result) -> Iterator[Part]:
         yield Text("")
 
 
-def _promise_row(name: str, entry: Mapping[str, Any], result: Result) -> tuple[str, ...]:
-    times = (duration(entry["actual_ms"]), target_time(entry["target_ms"]))
-    return (name, *times, f"{promised_completed(entry):,}", shown_verdict(result, str(entry["verdict"])))
-
-
-def _seen(entry: QosClass) -> bool:
-    return bool(entry.total_requests or entry.unfinished_requests)
-
-
-def _class_row(name: str, entry: QosClass, result: Result) -> tuple[str, ...]:
-    sla = entry.sla
-    # Those that the percentile is of; the ones that failed or waited have a line below.
-    seen = f"{entry.total_requests:,}"
-    if sla is None:
-        return (name, "-", "-", seen, "no verdict")
-    times = (duration(sla.added_p95_ms), target_time(sla.target_p95_ms))
-    return (name, *times, seen, shown_verdict(result, sla.verdict))
+def _class_row(item: JudgedClass) -> tuple[str, ...]:
+    # Of its requests those that the percentile is of; the ones that failed or waited have a line below.
+    target = "-" if item.target_ms is None else target_time(item.target_ms)
+    return (item.name, duration(item.actual_ms), target, f"{item.completed:,}", item.verdict)
 
 
 def _figures(result: Result) -> Iterator[tuple[str, str]]:

@@ -150,5 +150,12 @@ def promised_completed(entry: Mapping[str, Any]) -> int:
     return asked - failed - waiting
 
 
+def promised_verdict(entry: Mapping[str, Any], percentile: float, is_no: bool) -> str:
+    """The verdict on a class as the answer has it: few requests, surely late, are what a no rests on, too."""
+    verdict, late, asked = str(entry.get("verdict")), int(entry.get("violations") or 0), entry.get("requests")
+    surely = priorities.surely_late(late, int(asked or 0), 1 - percentile / 100)
+    return "missed" if is_no and verdict == "no verdict" and surely else verdict
+
+
 def _sentence(name: str, completed: int, left: str) -> str:
     return f"{name}: {counted(completed, 'request')} completed, {left}." if left else ""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
+from kvspill.report.html.class_figure import classes
 from kvspill.report.html.facts import Labelled
 from kvspill.report.html.figure import Figure
 from kvspill.report.html.heat import heat_maps
@@ -9,7 +10,7 @@ from kvspill.report.html.knee import knee_figures, search_figures
 from kvspill.report.html.latencies import breakdown, latency_figures
 from kvspill.report.html.layers import layer_figures
 from kvspill.report.html.many_results import crowd_figures
-from kvspill.report.html.more_figures import cache_figures, classes, ranking, volumes
+from kvspill.report.html.more_figures import cache_figures, ranking, volumes
 from kvspill.report.html.over_time import over_time_figures
 
 LINES_MAX = 8

@@ -1,4 +1,4 @@
-"""Figures of volumes, hit rates, the search for users, service classes and rankings."""
+"""Figures of volumes, hit rates, the search for users and rankings."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -13,10 +13,10 @@ from kvspill.report.html.facts import (
     unlike,
 )
 from kvspill.report.html.figure import Figure, stat_rows
+from kvspill.report.html.labels import told_apart
 from kvspill.report.html.specs import Spec
 from kvspill.report.numbers import figure as number
 from kvspill.result.ranking import why_unranked
-from kvspill.texts import significant
 
 _PHASES = {
     "decode reads": "decode_bytes_read_gb",
@@ -34,8 +34,10 @@ def volumes(results: Sequence[Labelled]) -> Iterator[Figure]:
 
 
 def _row(results: Sequence[Labelled], item: Labelled, name: str) -> str:
-    """The tier or class first: where a label is cut, it must not be the part that is lost."""
-    return name if len(results) == 1 else f"{name}: {item.label}"
+    """The tier first: where a label is cut, it must not be the part that is lost."""
+    if len(results) == 1:
+        return name
+    return f"{name}: {told_apart([each.label for each in results])[item.label]}"
 
 
 def _tier_bytes(results: Sequence[Labelled]) -> Iterator[Figure]:
@@ -129,40 +131,6 @@ def _shares(
     spec = specs.bars(rows, "share found", order, [item.label for item in results], share=True)
     table = [(shown, item.label, f"{value:.2%}") for item, shown, value in found]
     return Figure(name, "Cache", title, says, spec, ("what", "result", "share"), table)
-
-
-def classes(results: Sequence[Labelled]) -> Iterator[Figure]:
-    rows: list[Spec] = []
-    table = []
-    for item in results:
-        for name, entry in item.result.summary.qos_metrics.items():
-            sla = entry.sla
-            if sla is None or sla.compliance is None:
-                continue
-            row = _row(results, item, str(name))
-            if sla.met is not None:
-                rows.append(specs.bar(row, "within target", sla.compliance))
-            times = (significant(value) for value in (sla.added_p95_ms, sla.actual_p95_ms))
-            table.append((row, f"{sla.compliance:.1%}", *times, f"{sla.target_p95_ms:,g}", sla.verdict))
-    # Bars without length show nothing, and beside one result's verdict stands a table of its classes.
-    if len(results) > 1 and any(row["value"] for row in rows):
-        spec = specs.bars(
-            rows,
-            "requests within target",
-            [row["row"] for row in rows],
-            ["within target"],
-            share=True,
-        )
-        yield Figure(
-            "classes",
-            "Where a request's time goes",
-            "Service classes",
-            "Requests to which queue and storage added no more than their class's target; failed ones count "
-            "as missed. The generation's own time is in the end-to-end latency beside it.",
-            spec,
-            ("class", "within target", "added p95 ms", "end-to-end p95 ms", "target p95 ms", "verdict"),
-            table,
-        )
 
 
 def ranking(results: Sequence[Labelled]) -> Iterator[Figure]:

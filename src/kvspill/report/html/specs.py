@@ -301,18 +301,20 @@ def bars(
     *,
     stacked: bool = False,
     share: bool = False,
+    looks: Mapping[str, str] | None = None,
 ) -> Spec:
     """Horizontal bars, one row per `row`, coloured by series and stacked or side by side.
 
-    Side by side, each bar carries its value; shares run from 0 to 100 %.
+    Side by side, each bar carries its value; shares run from 0 to 100 %. With `looks`, a colour for each
+    series, a row has one bar, whose series is what it is painted by.
     """
-    several = len(set(names)) > 1
+    several = len(set(names)) > 1 and looks is None
     short = fitted(order)
     rows = [
-        {**row, "row": short[row["row"]], "full": row["row"], "label": _bar_label(row["value"], share)}
+        {"label": _bar_label(row["value"], share), **row, "row": short[row["row"]], "full": row["row"]}
         for row in rows
     ]
-    count = len(set(order)) * (1 if stacked else len(set(names)))
+    count = len(set(order)) * (len(set(names)) if several and not stacked else 1)
     longest = max((row["value"] for row in rows), default=1.0) or 1.0
     # A share above the whole is a mistake in the result: it must show, and not run out of the plot.
     longest = max(1.0, longest) if share else longest
@@ -344,7 +346,10 @@ def bars(
     }
     if several and not stacked:
         place["yOffset"] = {"field": "series", "type": "nominal", "sort": list(dict.fromkeys(names))}
-    painted: Spec = {"color": colour(names, symbol="square", beside=max(map(len, short.values()), default=0))}
+    beside = max(map(len, short.values()), default=0)
+    painted: Spec = {"color": colour(names, symbol="square", beside=beside)}
+    if looks is not None:
+        painted = {"color": _told_by(list(looks.values()), list(looks), list(looks), "square", beside)}
     if stacked:
         painted["order"] = {"field": "rank", "type": "quantitative"}
     layers: list[Spec] = [{"mark": {"type": "bar", "tooltip": True}, "encoding": painted}]

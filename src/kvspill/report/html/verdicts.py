@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from kvspill.report.html.prose import search_sentence, trials_sentence
 from kvspill.report.judged import (
     criterion_name,
+    judged_classes,
     judged_criteria,
     judges,
     met_text,
-    shown_verdict,
 )
 from kvspill.report.numbers import UNMEASURED
 from kvspill.report.unused import unused_storage
 from kvspill.result.answer import Status, answer, in_memory, missed_in_search, promise_of, seen_with
 from kvspill.result.assessment import FAIL, PASS
-from kvspill.result.classes import LATENCIES, left_of, promised_completed, promised_left
+from kvspill.result.classes import LATENCIES
 from kvspill.result.link import link_sentence
 from kvspill.result.schema import Result
 from kvspill.texts import counted, duration, target_time
@@ -25,6 +25,8 @@ _STATES = {
     **{Status.YES: MET, Status.FOUND: MET, Status.NO: MISSED, Status.INVALID: MISSED},
     Status.UNDECIDED: OPEN,
 }
+_STATE_OF = {"met": MET, "missed": MISSED}
+"""A class without a verdict is open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,27 +124,14 @@ def _classes_title(result: Result) -> str:
 
 
 def _classes(result: Result) -> Iterator[Judged]:
-    """Service classes that had requests: by what a search promises, or by their own targets (S11)."""
-    promise = promise_of(result)
-    if promise is not None:
-        states = {"met": MET, "missed": MISSED}
-        for name, row in promise["classes"].items():
-            actual, target = _times(row.get("actual_ms"), row.get("target_ms"))
-            state = states.get(shown_verdict(result, str(row.get("verdict"))), OPEN)
-            note = _note(counted(promised_completed(row), "request"), promised_left(row))
-            yield Judged(name, actual, target, state, note)
-        return
-    for name, entry in result.summary.qos_metrics.items():
-        sla = entry.sla
-        if sla is None:
-            continue
-        note = counted(entry.total_requests, "request")
-        if sla.compliance is not None:
-            note += f", {sla.compliance:.1%} within the target"
-        actual, target = _times(sla.added_p95_ms, sla.target_p95_ms)
-        yield Judged(
-            name, actual, target, _state(None if result.incomplete else sla.met), _note(note, left_of(entry))
-        )
+    """Service classes that had requests, and those that the answer is about."""
+    is_own = promise_of(result) is None
+    for item in judged_classes(result):
+        note = counted(item.completed, "request")
+        if is_own and item.within is not None:
+            note += f", {item.within:.1%} within the target"
+        actual, target = _times(item.actual_ms, item.target_ms)
+        yield Judged(item.name, actual, target, _STATE_OF.get(item.verdict, OPEN), _note(note, item.left))
 
 
 def _times(actual_ms: float | None, target_ms: float | None) -> tuple[str, str]:
