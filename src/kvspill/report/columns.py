@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+from kvspill.report.unused import without_storage_io
 from kvspill.result.metrics.catalog import shown_at
 from kvspill.result.metrics.metric import Place
 from kvspill.result.schema import Result
@@ -64,9 +65,14 @@ def finite(value: Any) -> float | None:
 
 
 def of_no_storage(title: str, result: Result) -> bool:
-    """Whether a figure speaks of storage where a result has none: its I/O is that of memory."""
-    named = "storage" in title.lower()
-    return named and bool(result.tiers) and result.tier("storage") is None
+    """Whether a figure speaks of storage where a result has none, or used none: its I/O is that of memory."""
+    if not (speaks_of_storage(title) and result.tiers):
+        return False
+    return result.tier("storage") is None or without_storage_io(result)
+
+
+def speaks_of_storage(title: str) -> bool:
+    return "storage" in title.lower() or title.startswith("NVMe")
 
 
 def figures(result: Result) -> dict[str, float]:

@@ -6,6 +6,7 @@ from functools import cache
 from typing import Any
 
 from kvspill.config import Config
+from kvspill.config.fields import extra_of
 from kvspill.report.columns import PARAMETERS
 
 NOT_SETTINGS = frozenset(
@@ -39,6 +40,26 @@ def other_settings(config: Mapping[str, Any]) -> dict[str, Any]:
 def with_defaults(others: Mapping[str, Any]) -> dict[str, Any]:
     """All settings besides the parameters' columns, from those that are not at their default."""
     return {**_defaults(), **others}
+
+
+_WITHOUT_PLAN = frozenset(("tiers", "io", "criteria", "output"))
+_CONTROLS = frozenset(
+    (
+        *("max_concurrent_allocs", "precondition", "precondition_size_gb", "precondition_threads"),
+        *("trials", "ranks", "ranks_timeout", "max_errors", "max_stall", "cache_dir"),
+    )
+)
+
+
+@cache
+def planning() -> frozenset[str]:
+    """Settings that say who asks for what: with others, a run plans other operations."""
+    groups = {name: extra_of(info).get("group") for name, info in Config.model_fields.items()}
+    return frozenset(
+        name
+        for name, group in groups.items()
+        if group and group not in _WITHOUT_PLAN and name not in _CONTROLS
+    )
 
 
 def canonical(value: Any) -> str:

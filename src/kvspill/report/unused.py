@@ -27,5 +27,15 @@ def unused_storage(result: Result) -> str:
     )
 
 
+def without_storage_io(result: Result) -> bool:
+    """Whether a storage tier was there and nothing moved on it: its figures would be those of memory.
+
+    Where operations were under way and none ended, the storage stood still: that is a figure of it.
+    """
+    if result.tier("storage") is None or not result.requests_completed or _operations(result, "storage"):
+        return False
+    return not any(result.timeline.columns.get("storage_in_flight") or ())
+
+
 def _operations(result: Result, tier: str) -> float:
     return sum(result.number(f"{tier}_{verb}_ops") or 0 for verb in ("read", "write"))

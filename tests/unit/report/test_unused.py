@@ -1,7 +1,12 @@
 """Storage behind memory that holds everything: the answer says that it was not used."""
 
+import pytest
+
 from kvspill.config import Config
 from kvspill.records import Purpose, QoS, Tier, Verb
+from kvspill.report.html.facts import labelled
+from kvspill.report.html.figures import figures
+from kvspill.report.html.headline import headline_rows
 from kvspill.report.html.verdicts import verdict_of
 from kvspill.report.reply.text import answered, lines
 from kvspill.report.short import short_summary
@@ -56,3 +61,14 @@ def test_a_question_with_dram_in_front_says_it_first() -> None:
     assert list(lines(reply))[1] == SAID
     assert shown(answered(reply)).count(SAID) == 1
     assert [line for _name, line in verdict_of(answered(reply)).lines].count(SAID) == 1
+
+
+def test_a_page_ranks_no_run_by_storage_that_it_did_not_use() -> None:
+    pytest.importorskip("vl_convert")
+    drive = built(config=Config(cpu_mem_gb=1))
+    results = labelled([("dram", in_dram()), ("one", drive), ("two", drive)])
+    found = {figure.id: figure for figure in figures(results)}["ranking-storage_throughput_tokens_per_sec"]
+    assert sorted(row[0] for row in found.rows) == ["one", "two"]
+    assert "Storage not used, so not among them: dram." in found.says
+    (row,) = [row for row in headline_rows(results) if row.title == "Throughput over storage I/O time"]
+    assert row.cells[0].value == "not measured"

@@ -8,12 +8,13 @@ from typing import Any
 
 from kvspill.errors import UsageError
 from kvspill.measure.statistics import holm
-from kvspill.report.columns import COLUMN, COLUMNS
+from kvspill.report.columns import COLUMN, COLUMNS, speaks_of_storage
 from kvspill.report.compare.deciding import PAIRED_SEEDS, deciding, power
 from kvspill.report.compare.doubts import doubts
 from kvspill.report.compare.matching import Pairs, match_sides
 from kvspill.report.compare.ratios import (
     BETTER,
+    CANNOT_TELL,
     INDICATIVE,
     NO_RANK,
     Ratio,
@@ -51,9 +52,9 @@ class Line:
     unit: str
     better: str
     configurations: int
-    first: float
-    second: float
-    """Means over the side's matched runs."""
+    first: float | None
+    second: float | None
+    """Means over the side's matched runs; None where its storage did nothing."""
     ratio: Ratio | None
     """Second over first: a geometric mean where there are several runs or configurations."""
     verdict: str
@@ -98,7 +99,7 @@ def compare(first: Sequence[Run], second: Sequence[Run], decide_by: Sequence[str
     lines = tuple(line for line in found if line is not None)
     if unranked((*ours, *theirs)):
         lines = tuple(replace(line, verdict=NO_RANK) for line in lines)
-    known = {line.metric for line in lines}
+    known = {line.metric for line in lines if None not in (line.first, line.second)}
     primary = _asked(decide_by, known) if decide_by else deciding([*ours, *theirs], known)
     lines = corrected(lines, primary)
     set_aside = [run for run in (*first, *second) if run.incomplete is not None]
@@ -154,6 +155,8 @@ def _line(column: Figure, pairs: Pairs) -> Line | None:
         if all(sides):
             kept.append((sides[0], sides[1]))
             both.append(([run.values[name] for run in sides[0]], [run.values[name] for run in sides[1]]))
+    if not both:
+        return _one_sided(column, pairs)
     if not any(value for ours, theirs in both for value in (*ours, *theirs)):
         return None
     ratio = _one_ratio(column, kept[0], both[0]) if len(both) == 1 else _mean_ratio(column, both)
@@ -173,6 +176,31 @@ def _line(column: Figure, pairs: Pairs) -> Line | None:
             side
             for at, side in enumerate("AB")
             if is_modelled((run for pair in kept for run in pair[at]), name)
+        ),
+    )
+
+
+def _one_sided(column: Figure, pairs: Pairs) -> Line | None:
+    """A figure of storage that one side did not use: shown, so that nobody looks for it, and not compared."""
+    sides = [[run for pair in pairs for run in pair[at]] for at in (0, 1)]
+    known = [[run.values[column.key] for run in side if column.key in run.values] for side in sides]
+    idle = [all(run.without_storage_io for run in side) and speaks_of_storage(column.title) for side in sides]
+    if idle.count(True) != 1 or not any(known[idle.index(False)]):
+        return None
+    means = [fmean(values) if values else None for values in known]
+    return Line(
+        metric=column.key,
+        title=column.shown_title,
+        unit=column.unit,
+        better=column.better,
+        configurations=len(pairs),
+        first=means[0],
+        second=means[1],
+        ratio=None,
+        verdict=CANNOT_TELL,
+        wins=None,
+        modelled="".join(
+            side for at, side in enumerate("AB") if is_modelled(sides[at], column.key) and known[at]
         ),
     )
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from kvspill.report.columns import COLUMN, IO_TIME, STORAGE_THROUGHPUT, WALL_THROUGHPUT
 from kvspill.report.compare.comparison import Comparison, Line
-from kvspill.report.compare.groups import Average, Group, Ranking
+from kvspill.report.compare.groups import Average, Group, Idle, Ranking
 from kvspill.report.compare.ratios import CANNOT_TELL, NO_RANK
 from kvspill.report.compare.render import Section, Table
 from kvspill.report.compare.run import is_modelled, labelled, modelled_tiers
@@ -125,7 +125,9 @@ def _figures(found: Comparison) -> Table:
     return Table(header, rows)
 
 
-def _value(line: Line, value: float) -> str:
+def _value(line: Line, value: float | None) -> str:
+    if value is None:
+        return "-"
     return size_text(value) if line.unit == "bytes" else figure(value, COLUMN[line.metric].digits)
 
 
@@ -167,7 +169,7 @@ def ranking_sections(found: Ranking) -> Iterator[Section]:
     for kind in dict.fromkeys(group.kind for group in found.groups):
         groups = [group for group in found.groups if group.kind == kind]
         heading = COLUMN[groups[0].metric].shown_title + (f", {kind}" if kind != "storage" else "")
-        yield Section(heading, table=_ranking(groups))
+        yield Section(heading, table=_ranking(groups, [item for item in found.idle if item.kind == kind]))
     yield Section("Trials", table=_trials(found))
     storage = [group for group in found.groups if group.metric == STORAGE_THROUGHPUT]
     if storage:
@@ -188,8 +190,8 @@ def _leader(found: Ranking) -> Iterator[str]:
             )
 
 
-def _ranking(groups: Sequence[Group]) -> Table:
-    table_rows = []
+def _ranking(groups: Sequence[Group], idle: Sequence[Idle]) -> Table:
+    table_rows: list[tuple[str, ...]] = []
     for group in groups:
         whole = group.everything.count == (group.complete.count if group.complete else 0)
         table_rows.append(
@@ -202,6 +204,7 @@ def _ranking(groups: Sequence[Group]) -> Table:
                 "all" if whole else (_plus_minus(group.complete, 0) if group.complete else "none"),
             )
         )
+    table_rows += [(item.name, str(item.trials), *["-"] * 4) for item in idle]
     header = ("configuration", "trials", "mean ± sd", "CV", "over the slowest", "complete trials only")
     return Table(header, table_rows)
 
@@ -246,8 +249,8 @@ def _more(groups: Sequence[Group]) -> Table:
 
 
 def ranking_rows(found: Ranking) -> list[dict[str, Any]]:
-    """One row per group, for CSV."""
-    return [
+    """One row per group, for CSV; without figures where there is none to be ranked by."""
+    rows = [
         {
             "configuration": group.name,
             "metric": group.metric,
@@ -263,3 +266,7 @@ def ranking_rows(found: Ranking) -> list[dict[str, Any]]:
         }
         for group in found.groups
     ]
+    unused = [
+        {"configuration": item.name, "metric": item.metric, "trials": item.trials} for item in found.idle
+    ]
+    return [*rows, *({**dict.fromkeys(rows[0] if rows else ()), **row} for row in unused)]

@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Iterator, Sequence
 from statistics import fmean
 
-from kvspill.report.compare.matching import Matching, Pairs
+from kvspill.report.compare.matching import Matching, Pairs, differing_plans
 from kvspill.report.compare.run import INFERENCE, Run, labelled, modelled_tiers, unranked
 from kvspill.report.settings import canonical
 from kvspill.result.reading import KV_CACHE_PY
 from kvspill.result.warnings.certainty import FEW_TRIALS
 from kvspill.result.warnings.known import titles
-from kvspill.texts import counted
+from kvspill.texts import counted, listed
 
 FEW_RUNS = 3
 SAME_LENGTH = 0.02
@@ -18,6 +18,7 @@ SAME_LENGTH = 0.02
 def doubts(matching: Matching, set_aside: Sequence[Run], zeros: Sequence[str]) -> Iterator[str]:
     first, second = matching.side(0), matching.side(1)
     yield from no_ranks((*first, *second))
+    yield from idle_storage((*first, *second))
     if set_aside:
         yield "Set aside, in no figure: " + named(f"{run.name} {run.incomplete}" for run in set_aside) + "."
     yield from _matching(matching)
@@ -51,6 +52,17 @@ def no_ranks(runs: Iterable[Run]) -> Iterator[str]:
     """Results that can be looked at, but not ranked."""
     for name, reason in unranked(runs).items():
         yield f"{name} {reason}. It is not ranked."
+
+
+def idle_storage(runs: Iterable[Run]) -> Iterator[str]:
+    """Why runs have no figure of the storage that they were given."""
+    names = list(dict.fromkeys(run.result_name or run.name for run in runs if run.without_storage_io))
+    if names:
+        its, it = ("its", "it") if len(names) == 1 else ("their", "them")
+        yield (
+            f"Memory served everything in {named(names, ', ')}: {its} storage was not used, so {its} figures "
+            f"of storage are left out (-) and give {it} no rank."
+        )
 
 
 def named(names: Iterable[str], between: str = "; ", most: int = 8) -> str:
@@ -129,15 +141,18 @@ def _work(pairs: Pairs) -> str | None:
         plans = [_plans(side) for side in pair]
         common = plans[0].keys() & plans[1].keys()
         if not common or any(plans[0][seed] != plans[1][seed] for seed in common):
-            return _other_work([run for side in pair for run in side])
+            return _other_work(*pair)
         strange = True
     return "Some seeds ran on one side only: those runs planned other operations." if strange else None
 
 
-def _other_work(runs: Sequence[Run]) -> str:
-    """Why operations differ under the same seeds."""
+def _other_work(first: Sequence[Run], second: Sequence[Run]) -> str:
+    """Why the sides planned other operations."""
     text = "The digests differ: the sides did not plan the same operations"
-    if all(run.config.get("arrival") == "closed" and run.config.get("duration") for run in runs):
+    other = differing_plans(first, second)
+    if other:
+        return f"{text}, because they differ in {listed(other)}."
+    if all(run.config.get("arrival") == "closed" and run.config.get("duration") for run in (*first, *second)):
         return (
             f"{text}, because users who wait for their answers ask more of faster storage in the same time; "
             "--max-requests gives both sides the same work."

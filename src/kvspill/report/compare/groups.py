@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from statistics import fmean, pstdev
 
 from kvspill.report.columns import COLUMN, COLUMNS, STORAGE_THROUGHPUT, WALL_THROUGHPUT
-from kvspill.report.compare.doubts import modelled_on, named, no_ranks
+from kvspill.report.compare.doubts import idle_storage, modelled_on, named, no_ranks
 from kvspill.report.compare.matching import by_settings, settings_that, values_of
 from kvspill.report.compare.run import INFERENCE, Run, unranked
 from kvspill.result.warnings.certainty import FEW_TRIALS
@@ -48,12 +48,23 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
+class Idle:
+    """A group without a figure to be ranked by, because its storage did nothing."""
+
+    name: str
+    kind: str
+    metric: str
+    trials: int
+
+
+@dataclass(frozen=True, slots=True)
 class Ranking:
     """All groups, fastest first within their kind, those without a rank last, and the trials behind them."""
 
     groups: tuple[Group, ...]
     runs: tuple[Run, ...]
     doubts: tuple[str, ...]
+    idle: tuple[Idle, ...] = ()
 
 
 def rank(runs: Sequence[Run]) -> Ranking:
@@ -67,17 +78,20 @@ def rank(runs: Sequence[Run]) -> Ranking:
         for (family, group), trials in named.items()
         for words, part in by_settings(trials).items()
     }
-    found, left_out = [], []
+    found, left_out, idle = [], [], []
     for family in dict.fromkeys(family for family, _ in named):
         metric = METRIC_OF_KIND.get(family, STORAGE_THROUGHPUT)
         members = {group: trials for (kind, group), trials in named.items() if kind == family}
         if not any(_average(trials, metric) for trials in members.values()):
             metric = WALL_THROUGHPUT
-        left_out += [_left_out(metric, [name for name in members if not _average(members[name], metric)])]
+        none = {name: trials for name, trials in members.items() if not _average(trials, metric)}
+        unused = [name for name, trials in none.items() if all(run.without_storage_io for run in trials)]
+        idle += [Idle(name, family, metric, len(none[name])) for name in unused]
+        left_out += [_left_out(metric, [name for name in none if name not in unused])]
         found += _family_groups(family, metric, members)
     ordered = tuple(sorted(runs, key=lambda run: (run.kind == INFERENCE, run.group, run.name)))
     doubts = [*filter(None, left_out), *_doubts(runs, len({_family(run) for run in runs}) > 1)]
-    return Ranking(tuple(found), ordered, tuple(doubts))
+    return Ranking(tuple(found), ordered, tuple(doubts), tuple(idle))
 
 
 def _left_out(metric: str, names: Sequence[str]) -> str:
@@ -122,7 +136,7 @@ def _family_groups(family: str, metric: str, members: dict[str, list[Run]]) -> l
 
 
 def _doubts(runs: Sequence[Run], mixed: bool) -> list[str]:
-    doubts = list(no_ranks(runs))
+    doubts = [*no_ranks(runs), *idle_storage(runs)]
     set_aside = [run for run in runs if run.incomplete is not None]
     if set_aside:
         named = "; ".join(f"{run.name} {run.incomplete}" for run in set_aside)

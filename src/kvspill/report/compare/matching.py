@@ -7,7 +7,7 @@ from typing import Any
 from kvspill.errors import UsageError
 from kvspill.report.columns import PARAMETERS
 from kvspill.report.compare.run import Run
-from kvspill.report.settings import DEFAULT, canonical
+from kvspill.report.settings import DEFAULT, canonical, planning
 
 NAME = "name"
 Pairs = list[tuple[list[Run], list[Run]]]
@@ -70,6 +70,18 @@ def by_settings(runs: Sequence[Run]) -> dict[str, list[Run]]:
 def settings_that(runs: Sequence[Run], differ: Callable[[str], bool]) -> list[str]:
     """The settings of these runs, the seed and the name apart, of which that is true."""
     return [name for name in _names(runs) if name != NAME and differ(name)]
+
+
+def differing_plans(first: Sequence[Run], second: Sequence[Run]) -> list[str]:
+    """The settings that make these sides plan other operations, the seed among them."""
+    sides, known = (first, second), planning()
+    return [
+        name
+        for name in (*_names((*first, *second)), "seed")
+        if name in known
+        and all(recorded(side, name) for side in sides)
+        and values_of(first, name) != values_of(second, name)
+    ]
 
 
 def values_of(runs: Iterable[Run], name: str) -> set[str]:

@@ -46,6 +46,8 @@ class Run:
     """What failed in the result that this run is from, in words."""
     result_name: str = ""
     """The result of several trials that this run is one of."""
+    without_storage_io: bool = False
+    """Its storage did nothing: it has no figure of it."""
     modelled: tuple[str, ...] = ()
     """Tiers of a measured run whose times come from a device model."""
 

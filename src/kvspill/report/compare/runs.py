@@ -13,6 +13,7 @@ from kvspill.report.columns import COLUMN, COLUMNS, PARAMETERS, figures, finite,
 from kvspill.report.compare.run import INFERENCE, KVSPILL, Run, config_in_name, group_of
 from kvspill.report.compare.table_runs import TABLE_SUFFIXES, table_runs
 from kvspill.report.settings import flatten, other_settings
+from kvspill.report.unused import without_storage_io
 from kvspill.result.ranking import faults_text
 from kvspill.result.reading import (
     KV_CACHE_PY,
@@ -111,6 +112,7 @@ def _result_runs(path: Path, result: Result) -> Iterator[Run]:
         cautions=tuple(item.code for item in result.warnings),
         faults=faults_text(result),
         result_name=path.stem,
+        without_storage_io=without_storage_io(result),
         modelled=() if result.simulated else tuple(result.honesty.modelled_tiers),
     )
     rows = result.trials.rows if result.trials else []
@@ -149,7 +151,7 @@ def _facts(result: Result) -> dict[str, Any]:
 
 
 def _stored(result: Result, values: dict[str, float]) -> dict[str, float]:
-    """Without figures of a storage that is not there."""
+    """Without figures of a storage that is not there, or was not used."""
     return {key: value for key, value in values.items() if not of_no_storage(COLUMN[key].title, result)}
 
 

@@ -28,8 +28,7 @@ def classes(results: Sequence[Labelled]) -> Iterator[Figure]:
         for item in results
         for judged in judged_classes(item.result)
     ]
-    # Bars without length show nothing.
-    if not any(judged.within for _, _, judged in found):
+    if not found:
         return
     rows: list[Spec] = [
         {**specs.bar(row, judged.verdict, judged.within or 0.0), "label": _label(judged)}

@@ -155,6 +155,8 @@ def ranking(results: Sequence[Labelled]) -> Iterator[Figure]:
         known = sorted(((v, name) for name, v in values.items() if v), reverse=True)
         if len(known) < 2:
             continue
+        unused = [name for name in names if name not in values]
+        without = f" Storage not used, so not among them: {', '.join(unused)}." if unused else ""
         rows: list[Spec] = [specs.bar(name, "result", value) for value, name in known]
         slowest = known[-1][0]
         title = COLUMN[metric].shown_title
@@ -162,7 +164,9 @@ def ranking(results: Sequence[Labelled]) -> Iterator[Figure]:
             f"ranking-{metric}",
             "Engine ranking" if by_engine else "Ranking",
             f"{'Engines' if by_engine else 'Results'} by {title}",
-            "Fastest first; `kvspill compare` says which differences can be told from noise." + also,
+            "Fastest first; `kvspill compare` says which differences can be told from noise."
+            + also
+            + without,
             specs.bars(rows, title, [row["row"] for row in rows], ["result"]),
             ("engine" if by_engine else "result", title, "over the slowest"),
             [(name, number(value), f"{value / slowest:.2f}x") for value, name in known],

@@ -315,3 +315,24 @@ def test_a_line_that_stands_out_by_itself_alone_among_many_is_marked_indicative(
     found = compare(sides(0.0), sides(0.011))
     assert line(found, names[0]).verdict in INDICATIVE.values()
     assert "marked indicative" in markdown("t", sections(found))
+
+
+def test_other_operations_are_explained_by_the_set_up_that_differs() -> None:
+    closed = {"arrival": "closed", "duration": 100.0}
+    first = run("a", digest="1", config={**closed, "model": "small", "num_users": 4})
+    second = run("b", digest="2", config={**closed, "model": "large", "num_users": 12})
+    (said,) = [line for line in compare([first], [second]).doubts if "digests differ" in line]
+    assert said.endswith("did not plan the same operations, because they differ in model and num_users.")
+
+
+def test_waiting_users_explain_other_operations_only_where_the_load_is_the_same() -> None:
+    closed = {"arrival": "closed", "duration": 100.0, "seed": 1}
+    first, second = (
+        run("a", digest="1", config=closed),
+        run("b", digest="2", config={**closed, "cpu_mem_gb": 4}),
+    )
+    (said,) = [line for line in compare([first], [second]).doubts if "digests differ" in line]
+    assert "users who wait for their answers" in said
+    other = run("b", digest="2", config={**closed, "seed": 2})
+    (said,) = [line for line in compare([first], [other]).doubts if "digests differ" in line]
+    assert said.endswith("because they differ in seed.")
