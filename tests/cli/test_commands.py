@@ -61,15 +61,15 @@ def test_quick_does_not_warn_of_what_it_chose_itself(
     defaults = {"duration": 20.0}
     assert measured(words, "x", "", "", simulated=True, defaults=defaults, own_notes=OWN_NOTES) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert ("Too short to tell whether throughput had settled" in shown) is bool(given)
+    assert ("Too short to tell whether throughput was steady" in shown) is bool(given)
     (found,) = (item for item in load_result(path).warnings if item.code == "too_short")
     assert found.chosen is not bool(given)
-    plain = "can't show whether its rates have settled; --duration 300 would."
+    plain = "can't show whether its rates were steady; --duration 300 would."
     assert shown.count(plain) == (0 if given else 1)
     monkeypatch.setattr(page_module, "_library", lambda: "")
     page = build_page([("quick", load_result(path))])
     assert ("doubt-0-too_short" in page) is bool(given), "no badge and no warning on its page"
-    assert unescape(page).count("can't show whether its rates have settled") == (0 if given else 1)
+    assert unescape(page).count("can't show whether its rates were steady") == (0 if given else 1)
     assert print_verbose(path).count(plain) == (0 if given else 1)
 
 

@@ -43,8 +43,8 @@ _GIST_CHARACTERS_MAX = 150
 _SENTENCE_END, _CLAUSE_END = re.compile("[.;] "), re.compile("[:,] ")
 _ENOUGH = re.compile(r"[\d,]+ s would be enough")
 _SHOWN = {kind.code for kind in (UNUSED_SETTING, IO_LIMITED, CPU_LIMITED, NOT_STEADY)}
-"""Notes shown in full: what was asked for in vain, what keeps a device from its speed, and how far the rates
-above had not settled."""
+"""Notes shown in full: what was asked for in vain, what keeps a device from its speed, and that the rates
+above were not steady."""
 
 
 def short_summary(result: Result) -> Iterator[Part]:
@@ -236,7 +236,7 @@ def _gist(item: Caution) -> str:
         # The reason alone is about rates, and leaves open what follows from it.
         enough = _ENOUGH.search(item.message)
         why = f"; {enough[0]}" if enough else f": {first[:1].lower()}{first[1:]}"
-        first = f"Too short to tell whether throughput had settled{why}"
+        first = f"Too short to tell whether throughput was steady{why}"
     return f"{first}."
 
 

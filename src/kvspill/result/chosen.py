@@ -10,9 +10,10 @@ from kvspill.result.warnings.loads import HALF_DONE, UNFINISHED
 from kvspill.texts import listed
 
 _LONGER = "--duration 300"
-_SETTLED = ("whether its rates have settled", _LONGER)
 _UNSEEN = {
-    **dict.fromkeys((kind.code for kind in (HALF_DONE, NOT_STEADY, STAGE_NOT_SETTLED, TOO_SHORT)), _SETTLED),
+    TOO_SHORT.code: ("whether its rates were steady", _LONGER),
+    HALF_DONE.code: ("rates that do not hang on when it ended", _LONGER),
+    STAGE_NOT_SETTLED.code: ("whether the load before it still shows", _LONGER),
     UNFINISHED.code: ("how long its last requests would wait", _LONGER),
     CAPACITY_BOUND.code: ("what a larger storage tier would keep", "a larger --storage-capacity-gb"),
     FEW_TRIALS.code: ("how far the next run would differ", "--trials 3"),
@@ -29,13 +30,22 @@ def with_chosen(result: Result, codes: Collection[str]) -> Result:
 
 
 def chosen_note(result: Result) -> str:
-    """What so short a look can't show, in one sentence; empty where the command chose nothing of the kind."""
+    """What so short a look shows and can't show, in one sentence; empty where the command chose nothing."""
     codes = {item.code for item in result.warnings if item.chosen}
     found = dict(pair for code, pair in _UNSEEN.items() if code in codes)
-    if not found:
+    seconds = f"{result.window.measured_seconds:,.0f} s"
+    parts, helps = [], f"{_LONGER} tells whether they become so"
+    if NOT_STEADY.code in codes:
+        # It did see that: in the words of what was checked.
+        parts.append(f"The rates of the {seconds} measured were not steady")
+    if found:
+        look = "so short a look" if parts else f"A measurement of {seconds}"
+        parts.append(f"{look} can't show {listed(list(found), 'or')}")
+        helps = f"{listed(list(dict.fromkeys(found.values())))} would"
+    if not parts:
         return ""
-    look = f"A measurement of {result.window.measured_seconds:,.0f} s can't show {listed(list(found), 'or')}"
+    said = ", and ".join(parts)
     if result.question is not None:
         is_answered = result.question.answer in (Status.YES, Status.NO)
-        return f"{look}{'; the answer does not rest on that' if is_answered else ''}."
-    return f"{look}; {listed(list(dict.fromkeys(found.values())))} would."
+        return f"{said}{'; the answer does not rest on that' if is_answered else ''}."
+    return f"{said}; {helps}."

@@ -15,10 +15,12 @@ from kvspill.report.html.prose import checks
 from kvspill.report.html.verdicts import verdict_of
 from kvspill.report.judged import criterion_name, judged_criteria
 from kvspill.report.short import _figures, short_summary
+from kvspill.result.chosen import chosen_note
 from kvspill.result.schema import Question, Result
 from kvspill.result.schema_honesty import LittlesLaw
 from kvspill.result.trials import combine
 from kvspill.result.warnings.certainty import NOT_STEADY
+from kvspill.result.warnings.known import titles
 from unit.measure.rows import ns, op, request
 from unit.result.sample import built, empty_recorder, facts, filled_recorder, tier
 
@@ -190,7 +192,7 @@ def test_warnings_come_with_their_remedies() -> None:
     assert "-> Use --trials 3 or more and compare medians." in text
 
 
-def test_rates_that_had_not_settled_are_said_below_the_figures_that_they_are() -> None:
+def test_rates_that_were_not_steady_are_said_below_the_figures_that_they_are() -> None:
     drifted = NOT_STEADY.of(reason="The rate of tokens drifted by +23% over the measured window: not steady.")
     result = built()
     text = " ".join(render_summary(result.model_copy(update={"warnings": [drifted]}), verbose=False).split())
@@ -199,6 +201,18 @@ def test_rates_that_had_not_settled_are_said_below_the_figures_that_they_are() -
     by_command = drifted.model_copy(update={"chosen": True})
     short = render_summary(result.model_copy(update={"warnings": [by_command]}), verbose=False)
     assert "drifted" not in short, "quick and can chose so short a time themselves"
+
+
+@pytest.mark.parametrize(("answer", "tail"), [("no", "; the answer does not rest on that."), (None, None)])
+def test_steadiness_is_judged_once_and_in_the_same_words(answer: str | None, tail: str | None) -> None:
+    """A page said "not steady" and that the run can't show whether its rates have settled."""
+    drifted = NOT_STEADY.of(reason="Drifted: not steady.").model_copy(update={"chosen": True})
+    question = None if answer is None else Question(answer=answer, users=3, sentence="No.", helps="")
+    changed = {"warnings": [drifted], "question": question}
+    note = chosen_note(built().model_copy(update=changed))
+    tail = tail or "; --duration 300 tells whether they become so."
+    assert note == f"The rates of the 10 s measured were not steady{tail}"
+    assert titles([NOT_STEADY.code]) == "throughput was not steady"
 
 
 def test_an_interrupted_run_says_so_first() -> None:

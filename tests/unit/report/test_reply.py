@@ -299,7 +299,7 @@ def test_without_a_verdict_a_duration_is_named_and_warnings_are_counted() -> Non
     everything = " ".join([*text, build_page([("answer", kept)]), kept.model_dump_json()])
     assert "86 s" not in everything, "one figure in one place"
     assert "doubt-0-stage_not_settled" not in everything, "no badge against who asked"
-    assert "A measurement of 10 s can't show whether its rates have settled." in " ".join(
+    assert "A measurement of 10 s can't show whether the load before it still shows." in " ".join(
         str(part).strip() for part in short_summary(kept)
     )
     assert "Give --duration 210." in everything

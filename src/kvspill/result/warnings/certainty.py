@@ -34,19 +34,19 @@ LIMIT_NOT_EXACT = Kind(
 )
 NOT_STEADY = Kind(
     "not_steady",
-    "throughput had not settled",
+    "throughput was not steady",
     "{reason} A longer run may give other rates.",
     "Run longer, precondition the device, or give a longer --warmup.",
     spoils=(Spoils.CERTAINTY,),
-    means="throughput had not settled, so a longer run may differ",
+    means="throughput was not steady, so a longer run may differ",
 )
 TOO_SHORT = Kind(
     "too_short",
-    "too short to tell whether throughput had settled",
+    "too short to tell whether throughput was steady",
     "{reason} A longer run may give other rates.",
     "Give a longer --duration.",
     spoils=(Spoils.CERTAINTY,),
-    means="the window was too short to tell whether throughput had settled",
+    means="the window was too short to tell whether throughput was steady",
 )
 FEW_TRIALS = Kind(
     "few_trials",
