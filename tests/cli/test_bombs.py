@@ -346,5 +346,5 @@ def test_large_inputs_that_are_whole_still_get_through(tmp_path: Path) -> None:
         json.dumps({**whole, "timeline": {**whole["timeline"], "columns": long}})
     )
     assert (tmp_path / "r.json").stat().st_size > 10 * MIB
-    code, _out, err = shell(["compare", "r.json"], tmp_path)
+    code, _out, err = shell(["compare", "r.json", "--", "r.json"], tmp_path)
     assert code == 0, err

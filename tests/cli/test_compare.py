@@ -180,6 +180,23 @@ def test_every_mistake_is_one_line_and_exit_2(argv: list[str], said: str, capsys
     assert said in error
 
 
+def test_one_run_alone_is_one_line_and_exit_2(tmp_path: Path, capsys: Printed) -> None:
+    """A table of one row compares nothing, and a script would take its exit 0 for a comparison."""
+    alone = write(tmp_path / "a.json", legacy())
+    assert main(["compare", str(alone)]) == 2
+    shown = capsys.readouterr()
+    assert (shown.out, shown.err.count("\n")) == ("", 1)
+    assert f"{alone}: one run alone has nothing to be compared with; give a second result" in shown.err
+
+
+def test_the_trials_of_one_result_can_be_compared(tmp_path: Path, capsys: Printed) -> None:
+    path = tmp_path / "r.json"
+    words = ["--model", "tiny-1b", "--num-users", "2", "--duration", "10", "--trials", "2", "--quiet"]
+    assert main(["simulate", *words, "--output", str(path)]) == 0
+    assert main(["compare", str(path)]) == 0
+    assert "r trial 2" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(("text", "share"), [("5%", 0.05), ("5", 0.05), (" 0 % ", 0.0), ("12.5%", 0.125)])
 def test_percentages_are_understood_with_and_without_the_sign(text: str, share: float) -> None:
     assert parse_percent(text) == share

@@ -142,7 +142,7 @@ def test_a_name_that_is_no_utf_8_leaves_a_result_that_can_be_read(
     words = "simulate --model tiny-1b --num-users 1 --max-requests 2 --output"
     assert main([*words.split(), path]) == 0
     assert json.loads(Path(path).read_text())["config"]["output"] == r"caf\xe9.json"
-    assert main(["compare", path]) == 0, capsys.readouterr().err
+    assert main(["compare", path, "--", path]) == 0, capsys.readouterr().err
     assert main(["report", path, "-o", "page.html"]) == 0, capsys.readouterr().err
 
 

@@ -155,11 +155,18 @@ def fuzz_scenario(data: bytes, root: Path) -> None:
     command(["suite", str(path), "--dry-run", "--simulate", "--output-dir", str(root / "out")], root)
 
 
+def _neighbour(root: Path) -> str:
+    """A run to be compared with: one alone is refused once it is read."""
+    path = root / "other.csv"
+    path.write_text("Filename,Storage Throughput (tokens/sec)\nother,1\n")
+    return str(path)
+
+
 def fuzz_result(data: bytes, root: Path) -> None:
     """Result files: what compare and report make of them."""
     path = root / "result.json"
     path.write_bytes(data)
-    command(["compare", str(path)], root)
+    command(["compare", str(path), _neighbour(root)], root)
     command(["report", str(path), "--csv", str(root / "out.csv")], root)
 
 
@@ -167,7 +174,7 @@ def fuzz_table(data: bytes, root: Path) -> None:
     """Tables: what compare makes of them, by the first bytes a workbook or CSV."""
     path = root / ("table.xlsx" if data[:2] == b"PK" else "table.csv")
     path.write_bytes(data)
-    command(["compare", str(path)], root)
+    command(["compare", str(path), _neighbour(root)], root)
 
 
 def fuzz_manifest(data: bytes, root: Path) -> None:

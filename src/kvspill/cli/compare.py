@@ -167,10 +167,16 @@ def _short(path: str) -> str:
 
 
 def _rank(options: argparse.Namespace, results: Sequence[str]) -> int:
+    from kvspill.cli.given import are_suites
     from kvspill.report.compare import comparison_view as view
     from kvspill.report.compare.groups import rank
 
     (runs,) = _read(options, results)
+    if len(runs) == 1 and not are_suites(options.results):
+        raise UsageError(
+            f"{results[0]}: one run alone has nothing to be compared with; give a second result, "
+            "or use kvspill report for a page of one"
+        )
     found = rank(runs)
     rows = view.ranking_rows(found)
     title = "Configurations beside each other"

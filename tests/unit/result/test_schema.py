@@ -93,8 +93,8 @@ def test_a_file_that_the_first_version_wrote_is_read_shown_and_compared(
     assert {name: read.value(name) for name in written} == written
     assert main(["report", str(path), "-o", str(tmp_path / "page.html")]) == 0
     assert "tiny-1b" in (tmp_path / "page.html").read_text()
-    assert main(["compare", str(path)]) == 0
-    assert "5,332" in capsys.readouterr().out
+    assert main(["compare", str(path), "--", str(path)]) == 0
+    assert "5,331.93" in capsys.readouterr().out
 
 
 def test_a_result_of_kv_cache_py_is_a_result_with_what_it_says() -> None:
