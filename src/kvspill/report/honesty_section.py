@@ -108,13 +108,16 @@ def _in_flight(result: Result) -> str:
     return f"{counted(count, 'operation')}, the oldest for {duration(oldest_ms)}" if count else "none"
 
 
+_MEMORY = {"cpu": "DRAM", "gpu": "GPU"}
+
+
 def _littles_law(rows: Sequence[LittlesLaw]) -> Iterator[tuple[str, str]]:
     """The row of all requests says nothing new where hardly one of them waited for a server."""
     said: set[str] = set()
     for row in rows:
         text = _little(row)
         if text not in said:
-            yield f"Little's law, {row.what}", text
+            yield f"Little's law, {_MEMORY.get(row.what, row.what)}", text
         said.add(text)
 
 

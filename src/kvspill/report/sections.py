@@ -29,7 +29,7 @@ from kvspill.result.warnings.loads import OVERLOAD
 from kvspill.texts import counted, duration, ended_by, significant, target_time
 
 _STYLES = {"PASS": "bold green", "FAIL": "bold red"}
-_TIER_LABELS = {"gpu": "GPU", "cpu": "CPU", "storage": "NVME"}
+_TIER_LABELS = {"gpu": "GPU", "cpu": "DRAM", "storage": "NVME"}
 
 
 def sections(result: Result) -> Iterator[Part]:
@@ -192,12 +192,12 @@ def _tier_distribution(result: Result) -> Iterator[Part]:
             f"{tier.entries:,}",
             volume(tier.used_bytes),
             limit(tier.limit_bytes),
-            number(result.number(f"tier_{tier.tier}_kv_bytes_read_gb")),
-            number(result.number(f"tier_{tier.tier}_kv_bytes_written_gb")),
+            number(result.number(f"tier_{tier.tier}_kv_bytes_read_gb"), " GiB"),
+            number(result.number(f"tier_{tier.tier}_kv_bytes_written_gb"), " GiB"),
         )
         for tier in result.tiers
     ]
-    yield grid(("tier", "entries", "used", "limit", "read GiB", "written"), rows)
+    yield grid(("tier", "entries", "used", "limit", "read", "written"), rows)
 
 
 def _cache(result: Result) -> Iterator[Part]:

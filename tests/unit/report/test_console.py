@@ -15,12 +15,10 @@ from kvspill.report.html.prose import checks
 from kvspill.report.html.verdicts import verdict_of
 from kvspill.report.judged import criterion_name, judged_criteria
 from kvspill.report.short import _figures, short_summary
-from kvspill.result.chosen import chosen_note
 from kvspill.result.schema import Question, Result
 from kvspill.result.schema_honesty import LittlesLaw
 from kvspill.result.trials import combine
 from kvspill.result.warnings.certainty import NOT_STEADY
-from kvspill.result.warnings.known import titles
 from unit.measure.rows import ns, op, request
 from unit.result.sample import built, empty_recorder, facts, filled_recorder, tier
 
@@ -152,11 +150,11 @@ def test_simulated_figures_are_called_simulated_everywhere() -> None:
 def test_a_modelled_tier_is_called_modelled_beside_measured_ones() -> None:
     tiers = (tier(Tier.CPU, modelled=True, backend="modelled"), tier(Tier.STORAGE))
     lines = render_summary(built(run=facts(tiers=tiers))).splitlines()
-    cpu = next(line for line in lines if "CPU Read P95:" in line)
+    cpu = next(line for line in lines if "DRAM Read P95:" in line)
     storage = next(line for line in lines if "NVME Read P95:" in line)
     assert "(modelled)" in cpu
     assert "(modelled)" not in storage
-    assert any(line.strip().startswith("CPU (modelled)") for line in lines)
+    assert any(line.strip().startswith("DRAM (modelled)") for line in lines)
 
 
 def test_of_several_trials_the_short_form_says_which_its_figures_are_of() -> None:
@@ -175,7 +173,7 @@ def test_the_figures_of_dram_are_shown_where_it_served_reads() -> None:
         at = 11 + number / 100
         recorder.op(op(at + 0.4, started=at, tier=Tier.CPU, verb=Verb.READ, nbytes=1 << 20))
     found = dict(_figures(built(recorder)))
-    assert "CPU RAM P95" in found["Storage assessment"]
+    assert "DRAM P95 < 150ms" in found["Storage assessment"]
     assert "ms; entries p50 1, p95 1 MiB" in found["DRAM reads"]
     assert "Storage reads" in found
 
@@ -201,18 +199,6 @@ def test_rates_that_were_not_steady_are_said_below_the_figures_that_they_are() -
     by_command = drifted.model_copy(update={"chosen": True})
     short = render_summary(result.model_copy(update={"warnings": [by_command]}), verbose=False)
     assert "drifted" not in short, "quick and can chose so short a time themselves"
-
-
-@pytest.mark.parametrize(("answer", "tail"), [("no", "; the answer does not rest on that."), (None, None)])
-def test_steadiness_is_judged_once_and_in_the_same_words(answer: str | None, tail: str | None) -> None:
-    """A page said "not steady" and that the run can't show whether its rates have settled."""
-    drifted = NOT_STEADY.of(reason="Drifted: not steady.").model_copy(update={"chosen": True})
-    question = None if answer is None else Question(answer=answer, users=3, sentence="No.", helps="")
-    changed = {"warnings": [drifted], "question": question}
-    note = chosen_note(built().model_copy(update=changed))
-    tail = tail or "; --duration 300 tells whether they become so."
-    assert note == f"The rates of the 10 s measured were not steady{tail}"
-    assert titles([NOT_STEADY.code]) == "throughput was not steady"
 
 
 def test_an_interrupted_run_says_so_first() -> None:

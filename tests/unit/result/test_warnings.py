@@ -102,9 +102,9 @@ def test_what_the_figures_above_say_already_is_not_said_again() -> None:
 
 def test_a_run_too_short_says_what_that_leaves_open_and_why() -> None:
     known = noted("too_short", "The rate is known to ±22% only; 1,500 s would be enough. Its speed.", "r.")
-    assert "- Too short to tell whether throughput had settled; 1,500 s would be enough.\n" in short_of(known)
+    assert "- Too short to tell whether throughput was steady; 1,500 s would be enough.\n" in short_of(known)
     text = " ".join(short_of(noted("too_short", "Few seconds had much activity.", "r.")).split())
-    assert "- Too short to tell whether throughput had settled: few seconds had much activity." in text
+    assert "- Too short to tell whether throughput was steady: few seconds had much activity." in text
 
 
 def test_notes_for_which_the_screen_has_no_room_are_named_by_title() -> None:

@@ -280,7 +280,14 @@ def _differences(first: Sequence[Run], second: Sequence[Run]) -> Iterable[Differ
 
 
 def _values(side: Sequence[Mapping[str, Any]], name: str) -> list[str]:
-    return sorted({canonical(facts[name]) if name in facts else "not recorded" for facts in side})
+    return sorted({_words(facts[name]) if name in facts else "not recorded" for facts in side})
+
+
+def _words(value: Any) -> str:
+    """Names in a list as a reader would write them."""
+    if isinstance(value, list | tuple) and value and all(isinstance(item, str) for item in value):
+        return ", ".join(value)
+    return canonical(value)
 
 
 def _shown(values: Sequence[str]) -> str:

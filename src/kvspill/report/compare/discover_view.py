@@ -37,15 +37,15 @@ def sections(found: Discovery) -> Iterator[Section]:
     yield Section(
         "Metric to use",
         table=Table(
-            ("CPU memory", "metric", "mean ratio", "win rate", "use", "reason"),
+            ("DRAM", "metric", "mean ratio", "win rate", "use", "reason"),
             list(_advice(found)),
         ),
     )
     for part in found.by_cpu_mem:
-        yield Section(f"At {part.label} of CPU memory", table=_averages(part, CANDIDATES))
+        yield Section(f"At {part.label} of DRAM", table=_averages(part, CANDIDATES))
     yield _by("By model", "model", found.by_model)
     yield _by("By users", "users", found.by_users)
-    yield _by("By CPU memory and limit on allocations", "setting", found.by_allocs)
+    yield _by("By DRAM and limit on allocations", "setting", found.by_allocs)
     yield Section(
         "Variation by users",
         (

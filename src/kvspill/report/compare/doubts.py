@@ -19,6 +19,7 @@ def doubts(matching: Matching, set_aside: Sequence[Run], zeros: Sequence[str]) -
     first, second = matching.side(0), matching.side(1)
     yield from no_ranks((*first, *second))
     yield from idle_storage((*first, *second))
+    yield from memory_for_drive((*first, *second))
     if set_aside:
         yield "Set aside, in no figure: " + named(f"{run.name} {run.incomplete}" for run in set_aside) + "."
     yield from _matching(matching)
@@ -62,6 +63,16 @@ def idle_storage(runs: Iterable[Run]) -> Iterator[str]:
         yield (
             f"Memory served everything in {named(names, ', ')}: {its} storage was not used, so {its} figures "
             f"of storage are left out (-) and give {it} no rank."
+        )
+
+
+def memory_for_drive(runs: Iterable[Run]) -> Iterator[str]:
+    """What figures of storage and NVMe are of where the directory lies in memory."""
+    names = list(dict.fromkeys(run.result_name or run.name for run in runs if run.in_memory))
+    if names:
+        yield (
+            f"The storage tier of {named(names, ', ')} lay in memory, not on a drive: figures of "
+            "storage and NVMe are of that memory."
         )
 
 

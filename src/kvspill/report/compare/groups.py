@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from statistics import fmean, pstdev
 
 from kvspill.report.columns import COLUMN, COLUMNS, STORAGE_THROUGHPUT, WALL_THROUGHPUT
-from kvspill.report.compare.doubts import idle_storage, modelled_on, named, no_ranks
+from kvspill.report.compare.doubts import idle_storage, memory_for_drive, modelled_on, named, no_ranks
 from kvspill.report.compare.matching import by_settings, settings_that, values_of
 from kvspill.report.compare.run import INFERENCE, Run, unranked
 from kvspill.result.warnings.certainty import FEW_TRIALS
@@ -136,7 +136,7 @@ def _family_groups(family: str, metric: str, members: dict[str, list[Run]]) -> l
 
 
 def _doubts(runs: Sequence[Run], mixed: bool) -> list[str]:
-    doubts = [*no_ranks(runs), *idle_storage(runs)]
+    doubts = [*no_ranks(runs), *idle_storage(runs), *memory_for_drive(runs)]
     set_aside = [run for run in runs if run.incomplete is not None]
     if set_aside:
         named = "; ".join(f"{run.name} {run.incomplete}" for run in set_aside)

@@ -48,6 +48,8 @@ class Run:
     """The result of several trials that this run is one of."""
     without_storage_io: bool = False
     """Its storage did nothing: it has no figure of it."""
+    in_memory: bool = False
+    """Its storage tier lay in memory, not on a drive."""
     modelled: tuple[str, ...] = ()
     """Tiers of a measured run whose times come from a device model."""
 
@@ -68,6 +70,7 @@ def unranked(runs: Iterable[Run]) -> dict[str, str]:
     return {run.result_name or run.name: reason for run in runs if (reason := run.no_rank) is not None}
 
 
+TIER_NAMES = {"gpu": "GPU", "cpu": "DRAM"}
 _TIER = {"gpu": "gpu", "cpu": "cpu", "nvme": "storage"}
 """The tier whose own figures begin with a word."""
 
@@ -78,9 +81,9 @@ def is_modelled(runs: Iterable[Run], figure: str) -> bool:
 
 
 def modelled_tiers(runs: Iterable[Run]) -> str:
-    """The tiers that are modelled in any of these runs, such as GPU+CPU."""
+    """The tiers that are modelled in any of these runs, such as GPU+DRAM."""
     found = dict.fromkeys(tier for run in runs for tier in run.modelled)
-    return "+".join(tier.upper() if tier != "storage" else tier for tier in found)
+    return "+".join(TIER_NAMES.get(tier, tier) for tier in found)
 
 
 def labelled(name: str, modelled: str) -> str:

@@ -10,10 +10,12 @@ from typing import Any
 
 from kvspill.errors import UsageError
 from kvspill.report.columns import COLUMN, COLUMNS, PARAMETERS, figures, finite, of_no_storage
-from kvspill.report.compare.run import INFERENCE, KVSPILL, Run, config_in_name, group_of
+from kvspill.report.compare.run import INFERENCE, KVSPILL, TIER_NAMES, Run, config_in_name, group_of
 from kvspill.report.compare.table_runs import TABLE_SUFFIXES, table_runs
+from kvspill.report.drives import drive_facts
 from kvspill.report.settings import flatten, other_settings
 from kvspill.report.unused import without_storage_io
+from kvspill.result.answer import in_memory
 from kvspill.result.ranking import faults_text
 from kvspill.result.reading import (
     KV_CACHE_PY,
@@ -113,6 +115,7 @@ def _result_runs(path: Path, result: Result) -> Iterator[Run]:
         faults=faults_text(result),
         result_name=path.stem,
         without_storage_io=without_storage_io(result),
+        in_memory=in_memory(result),
         modelled=() if result.simulated else tuple(result.honesty.modelled_tiers),
     )
     rows = result.trials.rows if result.trials else []
@@ -139,9 +142,13 @@ _NOT_COMPARED = (
 def _facts(result: Result) -> dict[str, Any]:
     flat: dict[str, Any] = {"kvspill_version": result.kvspill_version, "simulated": result.simulated}
     flat.update(flatten("config", result.config))
-    flat.update(flatten("environment", result.environment))
+    environment = {name: value for name, value in (result.environment or {}).items() if name != "directories"}
+    flat.update(flatten("environment", environment))
+    flat.update(drive_facts(result.environment))
     for tier in result.tiers:
-        flat[f"tier.{tier.tier}"] = f"{tier.backend}: {tier.description}".rstrip(": ")
+        flat[f"{TIER_NAMES.get(tier.tier, tier.tier)} tier"] = f"{tier.backend}: {tier.description}".rstrip(
+            ": "
+        )
     users = result.window.users
     if users is not None and users != result.config.get("num_users"):
         flat["users in the measured window"] = users

@@ -13,7 +13,7 @@ from kvspill.result.schema import Result
 
 TIERS = tuple(tier.value for tier in Tier)
 VERBS = ("read", "write")
-TIER_NAMES = {"gpu": "GPU", "cpu": "CPU", "storage": "storage"}
+TIER_NAMES = {"gpu": "GPU", "cpu": "DRAM", "storage": "storage"}
 LEVERS = ("users", "num_users", "trace_speedup", "speed")
 MAX_POINTS = 400
 """More points than this don't show on a screen; longer timelines are averaged down to it."""
@@ -176,7 +176,7 @@ _LOADS = {
     "duration": "duration",
     "max_requests": "number of requests",
     "gpu_mem_gb": "GPU memory",
-    "cpu_mem_gb": "CPU memory",
+    "cpu_mem_gb": "DRAM",
     "storage_capacity_gb": "storage capacity",
 }
 """What makes results unlike, whatever the device or the engine."""

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from kvspill.report.columns import COLUMN, STORAGE_THROUGHPUT, WALL_THROUGHPUT, finite, of_no_storage
 from kvspill.report.html import specs
 from kvspill.report.html.facts import (
+    TIER_NAMES,
     VERBS,
     Labelled,
     reuse_and_bounds,
@@ -23,7 +24,7 @@ _PHASES = {
     "prefill writes": "prefill_bytes_written_gb",
     "of them rebuilt": "rebuilt_bytes_written_gib",
     "demoted to storage": "demotion_storage_write_gib",
-    "demoted to CPU": "demotion_cpu_write_gib",
+    "demoted to DRAM": "demotion_cpu_write_gib",
 }
 _HITS = {"all lookups": "cache_hit_rate", "without decode re-reads": "reuse_hit_rate"}
 
@@ -49,7 +50,9 @@ def _tier_bytes(results: Sequence[Labelled]) -> Iterator[Figure]:
                 word = "written" if verb == "write" else "read"
                 value = item.result.number(f"tier_{tier}_kv_bytes_{word}_gb")
                 if value:
-                    row = _row(results, item, tier_label([item], tier) if len(results) == 1 else tier)
+                    row = _row(
+                        results, item, tier_label([item], tier) if len(results) == 1 else TIER_NAMES[tier]
+                    )
                     rows.append(specs.bar(row, word, value, rank))
                     table.append((row, word, number(value)))
     if rows:

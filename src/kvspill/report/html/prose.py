@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from kvspill.report.columns import finite
+from kvspill.report.drives import drives_text
 from kvspill.report.honesty_section import (
     ARRIVALS_LATE,
     KVSPILL_LATE,
@@ -13,7 +14,7 @@ from kvspill.report.honesty_section import (
     LOAD_ASKED,
     steady_text,
 )
-from kvspill.report.html.facts import Labelled, modelled, search_lever
+from kvspill.report.html.facts import TIER_NAMES, Labelled, modelled, search_lever
 from kvspill.report.numbers import UNMEASURED, limit, volume, yes_no
 from kvspill.report.numbers import counted as amount
 from kvspill.report.numbers import figure as number
@@ -189,27 +190,10 @@ def drive(result: Result) -> str:
         return f"a simulated {profile}" if profile else "a simulated device"
     if storage is not None and storage.modelled:
         return f"a modelled device ({storage.backend})"
-    directories = (result.environment or {}).get("directories")
-    known = (
-        [item for item in directories if isinstance(item, Mapping)] if isinstance(directories, list) else []
-    )
-    names = list(dict.fromkeys(_drive(item) for item in known))
+    names = drives_text(result.environment)
     if names:
-        return listed(names)
+        return names
     return storage.backend if storage is not None else "storage not known"
-
-
-def _drive(directory: Mapping[str, Any]) -> str:
-    device, filesystem = directory.get("device"), directory.get("filesystem")
-    network = directory.get("network")
-    if isinstance(network, Mapping):
-        version = f" {network['version']}" if network.get("version") else ""
-        server = f" from {network['server']}" if network.get("server") else ""
-        return f"{network.get('name')}{version}{server}"
-    if device is None:
-        return f"{filesystem} (no block device)" if filesystem else "an unknown file system"
-    model = directory.get("model")
-    return f"{model} ({device}, {filesystem})" if model else f"{device} ({filesystem})"
 
 
 def trials_sentence(result: Result) -> str:
@@ -285,7 +269,10 @@ def setup_rows(result: Result) -> Iterator[Pair]:
     for tier in result.tiers:
         size = limit(tier.limit_bytes)
         mark = ", modelled" if tier.modelled and tier.backend != "modelled" else ""
-        yield f"Tier {tier.tier}", f"{size}, {tier.backend}{mark}; {tier.description}".rstrip("; ")
+        yield (
+            f"Tier {TIER_NAMES[tier.tier]}",
+            f"{size}, {tier.backend}{mark}; {tier.description}".rstrip("; "),
+        )
     yield from _rank_rows(result)
     if result.command is not None:
         yield "Command to reproduce", result.command

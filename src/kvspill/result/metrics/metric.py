@@ -89,8 +89,8 @@ class Figure:
 
     @property
     def shown_title(self) -> str:
-        """The title for people: GB in the titles of the summaries means 2^30 bytes (S6)."""
-        return self.title.replace("(GB)", "(GiB)")
+        """The title for people: GB in the titles of the summaries means 2^30 bytes (S6), CPU its memory."""
+        return self.title.replace("(GB)", "(GiB)").replace("CPU", "DRAM")
 
     @property
     def unit(self) -> str:

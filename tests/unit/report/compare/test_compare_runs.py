@@ -7,13 +7,18 @@ from typing import Any
 
 import pytest
 
+from kvspill.config import Config
 from kvspill.errors import UsageError
-from kvspill.report.columns import STORAGE_THROUGHPUT, WALL_THROUGHPUT
-from kvspill.report.compare.run import config_in_name
+from kvspill.records import Tier
+from kvspill.report.columns import COLUMN, STORAGE_THROUGHPUT, WALL_THROUGHPUT
+from kvspill.report.compare.comparison import compare
+from kvspill.report.compare.groups import rank
+from kvspill.report.compare.run import Run, config_in_name
 from kvspill.report.compare.runs import read_runs
 from kvspill.report.tables import row_of, write_csv, write_xlsx
 from kvspill.result.reading import KV_CACHE_PY, load_result
 from kvspill.result.trials import combine
+from kvspill.result.warnings.devices import MEMORY_DIRECTORY
 from unit.report.compare.made import legacy, write
 from unit.result import sample
 
@@ -217,3 +222,39 @@ def test_a_byte_order_mark_is_no_obstacle(tmp_path: Path) -> None:
     path = tmp_path / "r.json"
     path.write_text(json.dumps(sample.result()), encoding="utf-8-sig")
     assert load_result(path).schema_version == 2
+
+
+def test_a_drive_is_named_in_words_and_not_as_a_piece_of_json(tmp_path: Path) -> None:
+    def on(name: str, **directory: Any) -> Run:
+        result = sample.built(config=Config(cache_dir=(f"/mnt/{name}",)))
+        result.environment = {"hostname": "h", "directories": [{"path": f"/mnt/{name}", **directory}]}
+        path = write(tmp_path / f"{name}.json", json.loads(result.model_dump_json()))
+        return read_runs([path])[0]
+
+    ours = on("a", filesystem="ext4", device="vda", model=None, disks=["vda"], io_limits=[])
+    theirs = on("b", filesystem="xfs", device="nvme0n1", model="Fast 9", disks=["nvme0n1"], rotational=False)
+    rows = {item.name: (item.first, item.second) for item in compare([ours], [theirs]).differences}
+    assert rows["drive"] == ("vda (ext4)", "Fast 9 (nvme0n1, xfs)")
+    assert rows["cache_dir"] == ("/mnt/a", "/mnt/b")
+    assert rows["rotating disk"] == ("not recorded", "no")
+    assert not [text for row in rows.values() for text in row if text.startswith("[")]
+
+
+def test_figures_of_nvme_are_explained_where_the_directory_lies_in_memory(tmp_path: Path) -> None:
+    result = sample.built()
+    result.environment = {"directories": [{"path": "/dev/shm", "filesystem": "tmpfs", "device": None}]}
+    said = result.model_copy(update={"warnings": [MEMORY_DIRECTORY.of(path="/dev/shm")]})
+    shm = read_runs([write(tmp_path / "shm.json", json.loads(said.model_dump_json()))])
+    disk = read_runs([write(tmp_path / "disk.json", json.loads(sample.built().model_dump_json()))])
+    why = "The storage tier of shm lay in memory, not on a drive: figures of storage and NVMe are of"
+    for doubts in (compare(disk, shm).doubts, rank([*disk, *shm]).doubts):
+        assert f"{why} that memory." in doubts
+    assert shm[0].facts["drive"] == "memory (tmpfs)"
+
+
+def test_the_memory_tier_is_called_dram_in_comparisons(tmp_path: Path) -> None:
+    assert COLUMN["cpu_read_p95_ms"].title == "CPU Read P95 (ms)", "what analyses look for in tables"
+    assert COLUMN["cpu_read_p95_ms"].shown_title == "DRAM Read P95 (ms)"
+    result = sample.built(run=sample.facts(tiers=(sample.tier(Tier.CPU), sample.tier(Tier.STORAGE))))
+    (run,) = read_runs([write(tmp_path / "r.json", json.loads(result.model_dump_json()))])
+    assert "DRAM tier" in run.facts

@@ -97,3 +97,10 @@ def test_names_in_a_chart_keep_what_tells_them_apart() -> None:
     assert told_apart(["a", "b"]) == {"a": "a", "b": "b"}
     same_end = ["a-very-long-name-of-a-run", "a-very-long-name-of-a-run-2"]
     assert list(told_apart(same_end).values()) == same_end
+
+
+def test_the_bytes_of_several_results_are_of_dram_and_not_of_cpu() -> None:
+    found = drawn(sample.built(), sample.built())["tier-bytes"]
+    names = {row[0].partition(":")[0] for row in found.rows}
+    assert "DRAM" in names
+    assert not names & {"cpu", "CPU", "gpu"}
