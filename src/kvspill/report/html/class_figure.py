@@ -14,7 +14,8 @@ from kvspill.result.schema import Result
 from kvspill.texts import counted, listed, significant
 
 _LOOKS = {"met": specs.COLOURS[2], "missed": specs.COLOURS[4], "no verdict": specs.COLOURS[7]}
-"""Green, red and grey; the label of a bar without a verdict says so, too."""
+"""Green, red and grey; the label of a short bar without a verdict says so, too."""
+_SHORT_BAR = 0.25
 _SHORT = {"added": "added by queue and storage", "storage-ttft": "queue and cache to the first token"}
 
 
@@ -60,7 +61,8 @@ def _label(judged: JudgedClass) -> str:
     if judged.within is None:
         return "no requests" if not judged.completed else judged.verdict
     share = f"{judged.within:.1%}"
-    return f"{share}, no verdict" if judged.verdict == "no verdict" else share
+    # The colour of a short bar is hardly seen, and beside a long one there is no room for words on a phone.
+    return f"{share}, no verdict" if judged.verdict == "no verdict" and judged.within < _SHORT_BAR else share
 
 
 def _cells(row: str, result: Result, judged: JudgedClass) -> tuple[str, ...]:

@@ -358,6 +358,7 @@ def bars(
         layers.append({"mark": {"type": "text", "align": "left", "dx": 4}, "encoding": {"text": text}})
     spec: Spec = {"data": {"values": rows}, "encoding": place, "layer": layers}
     # Room for the value at the end of the longest bar.
-    wide = 10 + _LABEL_PIXELS * max((len(row["label"]) for row in rows), default=0)
+    far = [row for row in rows if looks is None or row["value"] > longest / 2]
+    wide = 10 + _LABEL_PIXELS * max((len(row["label"]) for row in far), default=0)
     room = {} if stacked else {"padding": {"left": 5, "top": 5, "bottom": 5, "right": wide}}
     return framed({**spec, **room}, max(60, BAR_STEP * count + 16))
