@@ -16,6 +16,7 @@ from kvspill.result.load import (
     too_much,
 )
 from kvspill.result.ranking import faults_remedy
+from kvspill.result.saturation import room_ms, room_share, saturated
 from kvspill.result.schema import Result
 from kvspill.result.warnings.devices import (
     CAPACITY_BOUND,
@@ -215,9 +216,7 @@ def _storage(result: Result, whole: str) -> _Service:
     inside_ms, calls_ms = sum(busy.values()), 1000 * (result.number("total_storage_io_time") or 0.0)
     crowded, waits = result.warning(CROWDED.code), _room_share(result, busy, calls_ms)
     if crowded is not None and waits is not None:
-        return _Service(
-            Binds.ROOM, f"{whole}, {waits:.0%} of it waiting for room in the last tier", crowded.remedy
-        )
+        return _room(result, whole, waits, crowded.remedy)
     if not inside_ms or inside_ms < _DOMINATES * calls_ms:
         fewer = fewer_at_once(less(result.config), has_server_each(result))
         if result.config.get("max_concurrent_allocs") == 0:
@@ -228,7 +227,7 @@ def _storage(result: Result, whole: str) -> _Service:
     if (result.honesty.cpu_wait_share or 0.0) > _DOMINATES and not _crowds_itself_in_memory(result):
         return _processor(result, whole)
     slowest = max(busy, key=lambda name: busy[name])
-    share = busy[slowest] / inside_ms * (1 - _room_ms(result, calls_ms) / (calls_ms or 1.0))
+    share = busy[slowest] / inside_ms * (1 - room_ms(result, calls_ms) / (calls_ms or 1.0))
     in_tier = f"{share:.0%} of it in {_TIERS[slowest]}"
     link = link_share(result)
     if slowest == "gpu" and link is not None and link > _DOMINATES:
@@ -245,23 +244,24 @@ def _storage(result: Result, whole: str) -> _Service:
     return _device(result, whole, share)
 
 
-def _room_ms(result: Result, calls_ms: float) -> float:
-    """How long requests waited for room in the last tier, no longer than their calls took."""
-    return min(calls_ms, 1000 * (result.number("total_room_wait_time") or 0.0))
-
-
 def _room_share(result: Result, busy: dict[str, float], calls_ms: float) -> float | None:
     """The share of cache I/O that is waits for room in the last tier; None where another part is larger."""
-    room_ms = _room_ms(result, calls_ms)
-    if not room_ms:
-        return None
     of_storage = [busy_ms(result, "storage", f"_{part}") for part in ("device", "queue", "host")]
     parts_ms = [*of_storage, *(ms for tier, ms in busy.items() if tier != "storage")]
-    # Operations of a batch go on side by side: of the time of the calls they have what the waits leave.
-    inside_ms, left_ms = sum(busy.values()), calls_ms - room_ms
-    known_ms = min(inside_ms, left_ms)
-    largest_ms = max(parts_ms) * known_ms / inside_ms if inside_ms else 0.0
-    return room_ms / calls_ms if room_ms > max(largest_ms, left_ms - known_ms) else None
+    return room_share(result, parts_ms, sum(busy.values()), calls_ms)
+
+
+def _room(result: Result, whole: str, waits: float, remedy: str) -> _Service:
+    """Waits for room take most of the time: on a saturated device because it is slow to free any."""
+    depth = saturated(result)
+    if depth is None:
+        return _Service(Binds.ROOM, f"{whole}, {waits:.0%} of it waiting for room in the last tier", remedy)
+    what = (
+        f"the device is saturated ({depth}): {whole}, {waits:.0%} of it waiting for room in the last tier, "
+        "which is freed only as fast as the device serves those who hold it"
+    )
+    found = _device(result, whole, 1 - waits)
+    return replace(found, clause=what)
 
 
 def _crowds_itself_in_memory(result: Result) -> bool:

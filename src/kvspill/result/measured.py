@@ -44,6 +44,8 @@ class Settings:
     in_store: bool = False
     """Whether the storage tier is in a store, not in directories."""
     direct: str = "auto"
+    io_slots: int = 32
+    """How many I/Os the storage tier is given at once, by all ranks together."""
     qos: Qos = field(default_factory=Qos)
 
     @property

@@ -77,7 +77,7 @@ def build_result(
     """
     if recorder.is_open_ended:
         raise ValueError("the recorder's window has no end yet; call close_window first")
-    measured = Measured(recorder, facts, settings_of(config, users, servers))
+    measured = Measured(recorder, facts, settings_of(config, users, servers, ranks))
     metrics = evaluate(METRICS, measured)
     values = {name: item["value"] for name, item in metrics.items()}
     columns = recorder.timeline.columns(recorder.window_end_ns)
@@ -131,7 +131,9 @@ def _command(config: Config, facts: RunFacts, ranks: RankTable | None) -> dict[s
     return {"command": command, "command_directory": working_directory()}
 
 
-def settings_of(config: Config, users: int | None = None, servers: int | None = None) -> Settings:
+def settings_of(
+    config: Config, users: int | None = None, servers: int | None = None, ranks: RankTable | None = None
+) -> Settings:
     """What the report needs of the configuration; users and servers where these are not the configured."""
     if users is not None:
         config = config.model_copy(update={"num_users": users})
@@ -149,6 +151,7 @@ def settings_of(config: Config, users: int | None = None, servers: int | None = 
         instead=or_else(asked),
         in_store=in_store(config.cache_dir),
         direct=config.direct,
+        io_slots=(1 if ranks is None else ranks.size) * (config.io_threads + config.write_threads),
         qos=config.judged_qos,
     )
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from kvspill.config import Config
 from kvspill.measure.recorder import Recorder
 from kvspill.records import Purpose, Verb
 from kvspill.result.bottleneck import Binds, bottleneck
@@ -58,6 +59,22 @@ def test_the_largest_part_is_the_cause_with_its_share() -> None:
     assert found.binds is Binds.ROOM
     assert "75% of it waiting for room in the last tier" in found.sentence
     assert found.helps.startswith("Raise --storage-capacity-gb, or use ")
+
+
+def test_on_a_saturated_device_the_waits_are_a_consequence_and_no_room_is_advised() -> None:
+    """One I/O slot that is in use all the time: more room would let more requests wait for it."""
+    result = built(waiting(3.0, count=10), config=Config(io_threads=1))
+    assert result.number("storage_in_flight_mean") == pytest.approx(1.0)
+    found = bottleneck(result)
+    assert found.binds is Binds.DEVICE
+    assert found.sentence.startswith("The device is saturated (1 I/Os under way on average, 1 I/O slots): ")
+    assert "75% of it waiting for room in the last tier" in found.sentence
+    assert "Use a faster device" in found.helps
+    assert "--storage-capacity-gb" not in found.helps
+    message = told(result)["crowded"]
+    assert "The device was saturated" in message
+    assert "limited concurrency" not in message
+    assert no_rank(None, ["crowded"]) is not None, "C3: a crowded run has no rank"
 
 
 @pytest.mark.parametrize(("from_s", "to_s", "inside"), [(2, 9, 0.0), (8, 12, 2.0), (19, 25, 1.0)])

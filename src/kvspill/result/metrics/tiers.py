@@ -5,7 +5,7 @@ from functools import partial
 
 from kvspill.measure.histograms import Histogram
 from kvspill.measure.lanes import Lane
-from kvspill.records import REBUILDS, Purpose, Verb
+from kvspill.records import NS_PER_SEC, REBUILDS, Purpose, Tier, Verb
 from kvspill.result.measured import Measured, gib, ratio
 from kvspill.result.metrics.metric import Area, Value, cache_stat, column, headline, trials
 
@@ -48,6 +48,15 @@ def _entry_bytes(m: Measured, tier: str, verb: str, size: str) -> Value:
     lane = m.lane(tier, verb)
     percentiles = lane.entry_bytes.percentiles_ns() if lane else None
     return percentiles[size] if percentiles else None
+
+
+def storage_in_flight(m: Measured) -> float | None:
+    """Pieces are inside system calls; what has none is counted whole, waits for a lane included."""
+    if m.tier("storage") is None:
+        return None
+    lanes = [lane for lane in m.lanes(Verb.READ, Verb.WRITE) if lane.tier is Tier.STORAGE]
+    inside_ns = sum(lane.pieces.sum_ns or lane.inside_ns for lane in lanes)
+    return m.per_second(inside_ns / NS_PER_SEC)
 
 
 _MEMORY_READS = ((40, "CPU", "read"), (42, "GPU", "read"))
@@ -217,6 +226,15 @@ TIERS = (
         better="higher",
         about=(Area.STORAGE,),
         views=(column(39, "Storage Speed While Busy (GiB/s)", digits=3),),
+    ),
+    cache_stat(
+        "storage_in_flight_mean",
+        "I/Os",
+        "time that reads and writes of the storage tier were under way, added up / window seconds: that of "
+        "the pieces inside system calls; of backends without pieces that of whole entries, from submission",
+        "Near --io-threads the device got all that it may be given at once: it was saturated at its depth.",
+        "Of a model or a store it counts entries, also those that wait for a lane.",
+        storage_in_flight,
     ),
     cache_stat(
         "{tier}_{verb}{component}_{stat}_ms",

@@ -16,9 +16,8 @@ CROWDED = Kind(
     "crowded",
     "writes waited for room",
     "{puts} waited for room, {waited} in all, {share:.0%} of the I/O time, because everything in the {tier} "
-    "tier was in use. Its capacity limited concurrency as fewer servers would: latency includes the wait, "
-    "and throughput is that of fewer concurrent requests.",
-    "Raise {flag}, or use {fewer}.",
+    "tier was in use. {cost}",
+    "Raise {flag}, or use {fewer}{what_for}.",
     severity=Severity.SERIOUS,
     spoils=(Spoils.RANK, Spoils.SUBMISSION),
     means="the entries in use did not fit in the last tier (usually storage)",

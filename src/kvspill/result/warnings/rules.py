@@ -7,7 +7,9 @@ from kvspill.records import Outcome, Tier, Verb
 from kvspill.result.honesty import CLIENT_BOUND_SHARE, DRAM_WAIT_SHARE, lateness_p99_ms
 from kvspill.result.load import beyond_servers, fewer_at_once, shares
 from kvspill.result.measured import Measured
+from kvspill.result.metrics.tiers import storage_in_flight
 from kvspill.result.ranking import stuck_calls
+from kvspill.result.saturation import is_saturated, under_way
 from kvspill.result.schema import SteadyState
 from kvspill.result.schema_honesty import Caution, Honesty
 from kvspill.result.stillness import client_still_seconds, storage_standstill, too_still
@@ -28,6 +30,10 @@ ROOM_COST = 0.05
 MISSES_COST = 0.03
 """Below this share of misses more room would change little for the users."""
 _NAMES = {Tier.GPU: "GPU", Tier.CPU: "DRAM", Tier.STORAGE: "storage"}
+_CROWDED_BY_CAPACITY = (
+    "Its capacity limited concurrency as fewer servers would: latency includes the wait, and throughput is "
+    "that of fewer concurrent requests."
+)
 _OF_A_FAULTY_RESULT = "Mend what failed and run it again: a faulty result says nothing about the capacity."
 UNDER_WAY_MAX = 0.2
 """Requests in service at the end, as a share of those done: beyond it chance decides which those are."""
@@ -126,13 +132,25 @@ def _waits(measured: Measured, last: Tier, flag: str) -> Caution:
     lane, share = recorder.lane(last, Verb.WRITE), measured.room_wait_share
     asked = lane.op_count + lane.in_flight_at_end + recorder.room_waits_at_end
     kind = loads.CROWDED if share >= ROOM_COST else loads.ROOM_WAITS
+    in_flight, slots = storage_in_flight(measured), settings.io_slots
+    is_cause = last is not Tier.STORAGE or not is_saturated(in_flight, slots)
     return kind.of(
+        cost=_CROWDED_BY_CAPACITY if is_cause else _crowded_by_device(under_way(in_flight or 0.0, slots)),
+        what_for="" if is_cause else " for a result that can be ranked; neither makes the device faster",
         tier=_NAMES[last],
         puts=f"{recorder.room_waits:,} of {counted(max(asked, recorder.room_waits), 'write')}",
         waited=duration(1000 * measured.room_wait_seconds),
         share=share,
         flag=flag,
         fewer=fewer_at_once(settings.less, settings.server_each),
+    )
+
+
+def _crowded_by_device(depth: str) -> str:
+    """What the waits are where more room would only have let more requests wait for the device."""
+    return (
+        f"The device was saturated ({depth}), so entries stay in use for long: the waits are a consequence "
+        "of its speed. Throughput is the device's; latency includes the wait."
     )
 
 
