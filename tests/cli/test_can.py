@@ -247,6 +247,21 @@ def test_a_directory_is_asked_for_real_and_left_empty(
     assert (code, found["answer"], found["modelled_users"]) == (3, "no", 0)
 
 
+def test_more_capacity_is_not_advised_where_a_saturated_device_makes_writes_wait_for_room(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Any capacity holds as many: entries are in use for long because the drive is slow to serve them."""
+    words = "--model llama3.1-8b --users 100 --storage-capacity-gb 11 --simulate --quiet --json"
+    assert can(*words.split(), "--output", str(tmp_path / "r.json")) == 3
+    found = json.loads(capsys.readouterr().out)
+    assert found["modelled_users_with_more_capacity"] == found["holds_users"] == 5
+    assert found["binds"] == "device"
+    assert found["because"].startswith("The device is saturated (")
+    assert found["helps"].endswith("; more capacity would not help (modelled).")
+    assert "Raise" not in found["helps"]
+    assert "crowded" in found["warnings"], "C3"
+
+
 def endless(*_given: object) -> int:
     time.sleep(30)
     return 1

@@ -17,6 +17,7 @@ from kvspill.result.bottleneck import Binds, bottleneck, others_used_device
 from kvspill.result.schema import Result
 from kvspill.run.bandwidth import Bandwidth, measure_bandwidth
 from kvspill.run.calibrated import refuse_other_device
+from kvspill.run.changes import TWICE, agrees, by_ratio, faster, may_want_room, roomy
 from kvspill.run.plan import Plan
 from kvspill.run.progress import Progress
 from kvspill.run.runner import run_trials, simulate_aside
@@ -32,7 +33,6 @@ from kvspill.storage.profiles import (
     load_profile,
     profile_file,
 )
-from kvspill.storage.variants import scaled
 from kvspill.texts import about, counted
 from kvspill.workers import processes, workers_to_be_had
 
@@ -40,7 +40,6 @@ SIMULATED_TIMES = 12
 """A simulated search may take so many times --duration: virtual time costs little."""
 FIRST_USERS = 8
 """Where a simulated search begins: few users are simulated fast."""
-TWICE = 2.0
 BEYOND = 2
 """Up to so many times the users that are asked about, the model looks for how many are held."""
 USERS_MAX = 1_000_000
@@ -84,6 +83,8 @@ class Reply:
     """What the model says of other draws of the users, where one draw was measured."""
     seeds_not_modelled: int = 0
     """Other draws that the model did not get to in its time."""
+    modelled_users_with_room: int | None = None
+    """The limit with more capacity; None where no write waited for room, or it was not modelled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,14 +158,20 @@ def _ask_device(plan: Plan, progress: Progress) -> Reply:
     result = run_trials(replace(plan, config=held), progress)
     bracket = read_bracket(result.autoscaling_stats)
     status = judge(result, bracket, users)
-    at_twice, bound = None, False
+    at_twice, bound, with_room = None, False, None
     may_model = status is Status.NO and _device_binds(result)
-    if may_model and profile is not None and modelled and _agrees(bracket, modelled):
+    if may_model and profile is not None and modelled and agrees(bracket, modelled):
         progress.say("modelling a storage of twice the speed")
-        most, faster = HEADROOM * modelled, None
+        most, twice, until = HEADROOM * modelled, None, time.monotonic() + MODEL_SECONDS_MAX
         with suppress(KeyboardInterrupt):
-            faster = _soon(_at_twice, alike, profile, modelled, most)
-        at_twice, bound = _scaled(faster, modelled, bracket.about), faster == most
+            twice = _soon(_at_twice, alike, profile, modelled, most)
+        at_twice, bound = by_ratio(twice, modelled, bracket.about), twice == most
+        if may_want_room(result):
+            progress.say("modelling a storage with more capacity")
+            left_seconds = max(0.0, until - time.monotonic())
+            with suppress(KeyboardInterrupt):
+                more = _soon(_with_room, alike, profile, modelled, most, seconds=left_seconds)
+                with_room = by_ratio(more, modelled, bracket.about)
     others: dict[int, Status] = {}
     unknown = 0
     # So far from the limit of the model no draw of the users says anything else.
@@ -173,7 +180,9 @@ def _ask_device(plan: Plan, progress: Progress) -> Reply:
         others = _seeds_by_model(alike, profile)
         unknown = len(next_seeds(config.seed)) - len(others)
     reply = Reply(status, users, config, result, bracket, probe, modelled, at_twice, bound, known)
-    return replace(reply, modelled_by_seed=others, seeds_not_modelled=unknown)
+    return replace(
+        reply, modelled_users_with_room=with_room, modelled_by_seed=others, seeds_not_modelled=unknown
+    )
 
 
 def held_text(modelled: int | None, users: int) -> str:
@@ -217,18 +226,23 @@ def _ask_model(plan: Plan, progress: Progress) -> Reply:
     result = drawn.result.model_copy(update={"warnings": [*given, *drawn.result.warnings]})
     bracket = read_bracket(result.autoscaling_stats)
     limit = bracket.about
-    at_twice, bound = None, False
+    at_twice, bound, with_room = None, False, None
     if status is Status.NO and _device_binds(result):
         profile = load_profile(config.device_profile or DEFAULT_PRESET)
         known = max(1, int(limit or 1))
         most = HEADROOM * known
         progress.say("searching with a storage of twice the speed")
-        at_twice = _at_twice(config.changed(seed=result.seed), profile, known, most)
+        drew = config.changed(seed=result.seed)
+        at_twice = _at_twice(drew, profile, known, most)
         bound = at_twice == most
+        if may_want_room(result):
+            progress.say("searching with a storage of more capacity")
+            with_room = _with_room(drew, profile, known, most)
     elif status is Status.YES:
         limit = _more_held(config.changed(seed=result.seed), progress) if soon else None
     fitted = load_calibration(config.device_profile)
-    return Reply(status, users, config, result, bracket, None, limit, at_twice, bound, fitted, seeds)
+    reply = Reply(status, users, config, result, bracket, None, limit, at_twice, bound, fitted, seeds)
+    return replace(reply, modelled_users_with_room=with_room)
 
 
 def ask_seeds(config: Config) -> Drawn:
@@ -305,18 +319,6 @@ def virtual_seconds(config: Config) -> float:
     return SIMULATED_TIMES * (config.duration or 1.0)
 
 
-def _agrees(bracket: Bracket, modelled: int) -> bool:
-    """Whether the model may speak of other devices: what it says of this one was not refuted."""
-    return bracket.passed is not None or bracket.failed is None or modelled < bracket.failed
-
-
-def _scaled(faster: int | None, modelled: int, measured: Level | None) -> int | None:
-    """The model's gain over what was measured: its own limit may be off, its ratio less so."""
-    if faster is None or not measured:
-        return faster
-    return round(measured * faster / modelled)
-
-
 def _more_held(config: Config, progress: Progress) -> int | None:
     """How many are held where the users are, as far as the model looks; a signal ends the wait for it."""
     users = config.num_users
@@ -350,7 +352,15 @@ def _ends_with_parent() -> None:
 def _at_twice(config: Config, profile: Profile, limit: int, most: int) -> int | None:
     """The limit of a device of twice the speed; a signal ends the wait for it."""
     try:
-        return _limit(config, _faster(profile), most, round(TWICE * limit))
+        return _limit(config, faster(profile), most, round(TWICE * limit))
+    except KeyboardInterrupt:
+        return None
+
+
+def _with_room(config: Config, profile: Profile, limit: int, most: int) -> int | None:
+    """The limit of the same device with more capacity; a signal ends the wait for it."""
+    try:
+        return _limit(roomy(config), profile, most, limit)
     except KeyboardInterrupt:
         return None
 
@@ -384,8 +394,3 @@ def measured_profile(probe: Bandwidth, config: Config) -> Profile:
         probe.read_gib_per_sec, probe.write_gib_per_sec, concurrency=config.io_threads, read_latency_us=100
     )
     return {**PRESETS[DEFAULT_PRESET], Tier.STORAGE: device}
-
-
-def _faster(profile: Profile) -> Profile:
-    """The same with a storage of twice the speed."""
-    return {**profile, Tier.STORAGE: scaled(profile, TWICE, TWICE)[Tier.STORAGE]}

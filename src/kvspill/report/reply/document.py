@@ -43,6 +43,7 @@ def document(reply: Reply, files: Sequence[str]) -> dict[str, Any]:
         "modelled_users": reply.modelled_users,
         "modelled_users_at_twice_the_speed": reply.modelled_users_at_twice,
         "may_hold_more_at_twice_the_speed": reply.at_twice_is_a_bound,
+        "modelled_users_with_more_capacity": reply.modelled_users_with_room,
         "calibrated": None
         if reply.calibrated is None
         else {"device": reply.calibrated.device, "date": reply.calibrated.date},

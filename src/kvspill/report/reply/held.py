@@ -1,6 +1,7 @@
 """How many users are held: as measured or simulated, and by the model beyond those that were asked about."""
 
 import math
+import re
 from typing import Any
 
 from kvspill.measure.priorities import MIN_COMPLETIONS
@@ -13,6 +14,8 @@ from kvspill.run.asking import SIMULATED_TIMES, Reply, beyond
 from kvspill.run.verdict import at_the_limit
 from kvspill.texts import about, counted, duration, listed, target_time
 
+_RAISES = "Raise --storage-capacity-gb"
+_RAISE = re.compile(rf"{_RAISES}, or (?P<rest>.*)")
 _LONGER = 2.0
 """Windows of this many times the length, where those of an answer differ."""
 _RESERVE = 1.25
@@ -170,3 +173,17 @@ def no_gain(reply: Reply) -> bool:
     # Where the search found no load that passes, the model says what this device holds.
     holds = reply.modelled_users if passed is None else passed
     return bool(holds) and at_twice is not None and at_twice <= (holds or 0)
+
+
+def of_capacity(reply: Reply, helps: str) -> str:
+    """What would help, with what the model says of more capacity where writes waited for room."""
+    with_room, passed = reply.modelled_users_with_room, reply.bracket.about
+    holds = reply.modelled_users if passed is None else passed
+    if with_room is None or holds is None:
+        return helps
+    raises = _RAISE.match(helps)
+    if with_room <= holds:
+        instead = f"Use a faster device or {raises.group('rest').removeprefix('use ')}" if raises else helps
+        return f"{instead.rstrip('.')}; more capacity would not help (modelled)."
+    more = f"{_RAISES}: with more capacity it would hold {about(with_room)} (modelled)"
+    return f"{more}; or {raises.group('rest')}" if raises else f"{more}; or {helps[:1].lower()}{helps[1:]}"

@@ -33,6 +33,7 @@ from kvspill.report.reply.held import (
     model_is_refuted,
     near_limit,
     no_gain,
+    of_capacity,
 )
 from kvspill.report.reply.lateness import by_target
 from kvspill.report.short import figures_of_tiers
@@ -350,5 +351,5 @@ def _helps(reply: Reply) -> str:
         text = text.replace("Use a faster device,", "Use a higher target (--slo-target-ms),")
     if reply.bracket.about == 0:
         # Fewer than one user is no advice: two things are left, or one.
-        return _TWO_LEFT.sub(" or ", _FEWER.sub("", text))
-    return text
+        text = _TWO_LEFT.sub(" or ", _FEWER.sub("", text))
+    return of_capacity(reply, text)
