@@ -43,8 +43,9 @@ def test_few_users_on_a_fast_device_are_a_yes(tmp_path: Path, capsys: pytest.Cap
     asked = ("--model", "tiny-1b", "--users", "3", "--simulate", "--device-profile", "nvme-gen5", "--quiet")
     assert can(*asked, "--output", str(tmp_path / "r.json")) == 0
     text = capsys.readouterr().out
-    first = " ".join(text.split()[:20])
-    assert first.startswith("YES (simulated), by 2 of 3 seeds: 3 users of tiny-1b, none of them interactive")
+    first = " ".join(text.split()[:25])
+    assert first.startswith("YES (simulated) for ")
+    assert "by 2 of 3 seeds: 3 users of tiny-1b, none of them interactive" in first
     assert "Asked with: closed arrivals, one server per user, 30 ms per token" in text
     assert max(len(line) for line in text.splitlines() if not line.startswith("All figures: ")) <= 80
 
@@ -114,11 +115,14 @@ def test_too_many_are_a_no_with_the_limit_its_reason_and_what_twice_the_speed_gi
     assert (found["answer"], found["users"], found["binds"]) == ("no", 12, "device")
     assert 0 < found["holds_users"] < found["fewest_users_that_failed"] <= 12
     text = " ".join(found["text"])
-    assert f"This storage holds about {found['holds_users']} users (simulated;" in text
+    assert len(found["held_by_seed"]) == 3
+    fewest, most = (choose(found["held_by_seed"].values()) for choose in (min, max))
+    assert f"This storage holds {fewest} to {most} users" in text
+    assert f"by seed (simulated; {found['holds_users']} with seed {found['seed']}, where " in text
     about = "at least" if found["may_hold_more_at_twice_the_speed"] else "about"
     more = found["modelled_users_at_twice_the_speed"]
     assert more > found["holds_users"]
-    assert f"Twice the speed would hold {about} {more} (modelled)." in text
+    assert f"Twice the speed would hold {about} {more} (modelled" in text
     assert found["files"] == [str(tmp_path / "r.json")]
 
 
@@ -140,7 +144,7 @@ def test_where_twice_the_speed_holds_no_more_no_faster_device_is_advised(
     found = json.loads(capsys.readouterr().out)
     assert found["modelled_users_at_twice_the_speed"] <= found["holds_users"]
     text = " ".join(found["text"])
-    assert "Twice the speed would hold no more (modelled)." in text
+    assert "Twice the speed would hold no more (modelled" in text
     assert "faster device" not in text
 
 

@@ -13,10 +13,11 @@ from kvspill.errors import INTERRUPTED, KvspillError, UsageError
 
 SUMMARY = """\
 Answers whether so many users can be served within a latency target: exit status
-0 yes, 3 no, 1 without a verdict. Users wait for their answers and have a server
-each; what queue and storage add is judged, not generation. It takes at most
---duration (5 minutes; 10 for fewer than 10 users) and a minute more, and less
-where the answer is clear.
+0 yes, 3 no, 1 without a verdict. A yes can cover only the classes of users that
+the seed draws; its first line then says so. Users wait for their answers and
+have a server each; what queue and storage add is judged, not generation. It
+takes at most --duration (5 minutes; 10 for fewer than 10 users) and a minute
+more, and less where the answer is clear.
 With --simulate that is virtual time, and a search takes up to 12 times as much."""
 EXAMPLES = """\
 examples:

@@ -14,8 +14,9 @@ from kvspill.plan.simulations import Facts, Pool, Simulation
 from kvspill.plan.variations import Variation, off_by_some, twice
 from kvspill.records import GIB
 from kvspill.result.answer import Status
-from kvspill.run.asking import beyond, next_seeds, question, replays
+from kvspill.run.asking import beyond, question, replays
 from kvspill.run.calibrated import extrapolations
+from kvspill.run.draws import next_seeds
 from kvspill.run.verdict import ABOVE, Level
 from kvspill.storage.profiles import PRESETS, Profile
 

@@ -18,11 +18,12 @@ from kvspill.result.schema import Result
 from kvspill.run.bandwidth import Bandwidth, measure_bandwidth
 from kvspill.run.calibrated import refuse_other_device
 from kvspill.run.changes import TWICE, agrees, by_ratio, faster, may_want_room, roomy
+from kvspill.run.draws import Drawn, by_seeds, next_seeds
 from kvspill.run.plan import Plan
 from kvspill.run.progress import Progress
 from kvspill.run.runner import run_trials, simulate_aside
 from kvspill.run.signals import cut_off
-from kvspill.run.verdict import Bracket, Level, at_the_limit, by_most, judge, read_bracket
+from kvspill.run.verdict import Bracket, Level, judge, read_bracket
 from kvspill.storage.profiles import (
     DEFAULT_PRESET,
     PRESETS,
@@ -53,8 +54,6 @@ HEADROOM = 4
 FIRST_SEED_SECONDS_MAX = 20.0
 """Where the simulation of one draw of users took longer than this, no other draws are waited for."""
 _SERVERS_OF_QUESTION_MAX = 10_000
-LARGE_SEED = 1 << 62
-"""Beyond it the next seeds are looked for downwards: the largest has none above it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,19 +82,10 @@ class Reply:
     """What the model says of other draws of the users, where one draw was measured."""
     seeds_not_modelled: int = 0
     """Other draws that the model did not get to in its time."""
+    held_by_seed: Mapping[int, Level] = field(default_factory=dict)
+    """How many users each of several seeds holds; one that says yes holds at least so many."""
     modelled_users_with_room: int | None = None
     """The limit with more capacity; None where no write waited for room, or it was not modelled."""
-
-
-@dataclass(frozen=True, slots=True)
-class Drawn:
-    """What simulated users get by most of several seeds, each of which draws other users."""
-
-    status: Status
-    result: Result
-    """Of a seed that answers so."""
-    by_seed: Mapping[int, Status]
-    """What each seed answers, the one asked with first; empty where only that one was asked."""
 
 
 def question(config: Config) -> Config:
@@ -220,7 +210,7 @@ def _ask_model(plan: Plan, progress: Progress) -> Reply:
     longer, began = config.changed(duration=virtual_seconds(config)), time.monotonic()
     first = run_trials(replace(plan, config=longer), Progress(quiet=True))
     soon = time.monotonic() - began <= FIRST_SEED_SECONDS_MAX
-    drawn = _by_seeds(longer, first, alone=not soon, say=progress.say)
+    drawn = by_seeds(longer, first, alone=not soon, say=progress.say)
     status, seeds = drawn.status, drawn.by_seed
     given = [item for item in plan.warnings if item not in drawn.result.warnings]
     result = drawn.result.model_copy(update={"warnings": [*given, *drawn.result.warnings]})
@@ -242,44 +232,13 @@ def _ask_model(plan: Plan, progress: Progress) -> Reply:
         limit = _more_held(config.changed(seed=result.seed), progress) if soon else None
     fitted = load_calibration(config.device_profile)
     reply = Reply(status, users, config, result, bracket, None, limit, at_twice, bound, fitted, seeds)
-    return replace(reply, modelled_users_with_room=with_room)
+    return replace(reply, modelled_users_with_room=with_room, held_by_seed=drawn.held_by_seed)
 
 
 def ask_seeds(config: Config) -> Drawn:
     """What `kvspill can --simulate` says of the users of this question, whatever time it takes."""
     longer = config.changed(duration=virtual_seconds(config))
-    return _by_seeds(longer, simulate_aside(longer, config.num_users), alone=False, say=lambda _text: None)
-
-
-def _by_seeds(config: Config, first: Result, *, alone: bool, say: Callable[[str], None]) -> Drawn:
-    """What most seeds answer, where the first one has an answer; with `alone` what that one does."""
-    users = config.num_users
-    status = judge(first, read_bracket(first.autoscaling_stats), users)
-    if alone or not (status in (Status.YES, Status.NO) or at_the_limit(first, users)):
-        return Drawn(status, first, {})
-    # However many users there are, a few heavy ones among them can decide near the limit.
-    drawn = {config.seed: first, **_other_seeds(config, say)}
-    seeds = {seed: judge(one, read_bracket(one.autoscaling_stats), users) for seed, one in drawn.items()}
-    status = by_most(seeds)
-    # The figures must be of a draw that gives the answer, or they would speak against it.
-    chosen = next((one for seed, one in drawn.items() if seeds[seed] is status), first)
-    return Drawn(status, chosen, seeds)
-
-
-def _other_seeds(config: Config, say: Callable[[str], None]) -> dict[int, Result]:
-    """Two other draws of the users; a signal ends the wait for them."""
-    found: dict[int, Result] = {}
-    with suppress(KeyboardInterrupt):
-        for seed in next_seeds(config.seed):
-            say(f"searching in virtual time with seed {seed}")
-            found[seed] = simulate_aside(config.changed(seed=seed), config.num_users)
-    return found
-
-
-def next_seeds(seed: int) -> tuple[int, int]:
-    """Those of two other draws of the users."""
-    step = 1 if seed < LARGE_SEED else -1
-    return seed + step, seed + 2 * step
+    return by_seeds(longer, simulate_aside(longer, config.num_users), alone=False, say=lambda _text: None)
 
 
 def _seeds_by_model(config: Config, profile: Profile) -> dict[int, Status]:

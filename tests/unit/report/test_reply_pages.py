@@ -78,7 +78,7 @@ def test_a_class_without_requests_is_named_as_not_judged_s11(
     assert "not_judged" in found["warnings"]
     assert "keep the latency target of responsive and batch on" in found["text"][0]
     text = " ".join(found["text"])
-    drawn = "Seed 42 draws no interactive user among 5, so this class is not covered;"
+    drawn = "No seed that says yes draws any interactive user among 5, so this class is not covered;"
     assert f"{drawn} give another --seed or more --users." in text
     assert "--duration" not in text
     assert found["other_seeds"] == {"43": "no", "44": "yes"}

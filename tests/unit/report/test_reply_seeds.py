@@ -18,7 +18,10 @@ def test_an_answer_is_said_to_depend_on_the_seed() -> None:
     mixed = replied(built(), by_seed={42: Status.YES, 43: Status.NO, 44: Status.NO})
     said = "The answer depends on the seed, which draws the users"
     assert mixed[0].startswith("NO, by 2 of 3 seeds: ")
-    each = "yes with seed 42 (no interactive user), no with seed 43, no with seed 44"
+    each = (
+        "yes with seed 42 (no interactive user), no with seed 43 (no batch user), no with seed 44 (no "
+        "interactive user)"
+    )
     assert mixed[1] == f"{said}: {each}. The figures are of seed 42."
     same = replied(built(), by_seed={42: Status.NO, 43: Status.NO, 44: Status.NO})
     assert same[0].startswith("NO: ")
@@ -26,6 +29,71 @@ def test_an_answer_is_said_to_depend_on_the_seed() -> None:
         same[1]
         == "Results by seed (each draws other users): no with seed 42, no with seed 43, no with seed 44."
     )
+
+
+def counted_by(seeds: dict[int, Status]) -> list[str]:
+    """The text of a simulated yes for four users, by these seeds."""
+    nobody = (0, 0, None, "no verdict")
+    kept = of_level(4, interactive=nobody, responsive=nobody, batch=(90, 0, 10.0, "met"))
+    kept = kept.model_copy(update={"simulated": True})
+    kept.autoscaling_stats[-1]["levels"][0].update(passes=True, enough=True)
+    return list(
+        lines(Reply(Status.YES, 4, Config(), kept, Bracket(4, None, True), None, 4, None, by_seed=seeds))
+    )
+
+
+def test_a_yes_of_several_seeds_says_what_is_true_of_all_that_it_counts() -> None:
+    """Only the first seed has no responsive users, but "none of them responsive" was said of both."""
+    text = counted_by({42: Status.YES, 43: Status.NO, 44: Status.YES})
+    assert text[0] == (
+        "YES (simulated) for some classes only, by 2 of 3 seeds: 4 users of llama3.1-8b, none of them "
+        "interactive, keep the latency target of batch on device profile nvme-gen4; of responsive users only "
+        "seed 44 has any."
+    )
+    assert text[1].startswith(
+        "No seed that says yes draws any interactive user among 4, so this class is not"
+    )
+    each = "yes with seed 42 (no interactive or responsive user), no with seed 43 (no batch user), yes with"
+    assert each in text[2]
+
+
+def test_a_yes_of_seeds_that_lack_the_same_classes_names_the_classes_that_it_is_of() -> None:
+    (first, *_rest) = counted_by({42: Status.YES, 43: Status.NO})
+    assert first.startswith(
+        "YES (simulated) for batch users only, by 1 of 2 seeds: 4 users of llama3.1-8b, none of them "
+        "interactive or responsive, keep the latency target of batch on "
+    )
+
+
+@pytest.mark.parametrize(
+    ("said", "held", "text"),
+    [
+        ((Status.NO, Status.NO, Status.NO), (11, 15, 18), "holds 11 to 18 users, by seed (measured; 11 with"),
+        (
+            (Status.NO, Status.NO, Status.YES),
+            (11, 14, 15),
+            "holds 11 to 15 users or more, by seed (measured; 11",
+        ),
+        ((Status.NO, Status.NO, Status.NO), (11, 11, 11), "holds about 11 users (measured; 12 do not keep"),
+    ],
+)
+def test_where_seeds_hold_different_numbers_of_users_the_range_is_said(
+    said: tuple[Status, ...], held: tuple[int, ...], text: str
+) -> None:
+    """Each question gave the figure of another seed, so that the answers did not agree."""
+    seeds = dict(zip((42, 43, 44), said, strict=True))
+    reply = Reply(Status.NO, 20, Config(), built(), Bracket(11, 12, True), None, None, None, by_seed=seeds)
+    reply = replace(reply, held_by_seed=dict(zip(seeds, held, strict=True)))
+    assert text in " ".join(lines(reply))
+
+
+def test_what_was_asked_with_names_the_seed_whose_figures_are_printed() -> None:
+    result = built().model_copy(update={"seed": 43})
+    reply = Reply(Status.NO, 5, Config(), result, Bracket(2, 3, True), None, None, None)
+    (other,) = (line for line in lines(reply) if line.startswith("Asked with: "))
+    assert other.endswith("seed 42 (the figures are of seed 43).")
+    (same,) = (line for line in lines(replace(reply, result=built())) if line.startswith("Asked with: "))
+    assert same.endswith("seed 42.")
 
 
 def test_where_the_seeds_differ_the_limit_is_that_of_one_of_them() -> None:
@@ -96,7 +164,8 @@ def test_a_yes_says_first_of_which_classes_it_has_nobody() -> None:
         "(100 ms) ones among them would miss the target (--seed 43 draws such)."
     )
     held = [line for line in text if "holds at least" in line]
-    assert held[0].endswith("at least 8 users that seed 42 draws, by the model."), "of others it said no"
+    mine = "holds at least 4 users that seed 42 draws (measured); at least 8 such users by the model."
+    assert held[0].endswith(mine), "of others it said no"
     other = of_few(modelled=8, seed43=Status.YES, seed44=Status.YES)
     assert other[0].startswith("YES for batch users only: ")
     assert "By a model" not in other[1]
@@ -117,7 +186,7 @@ def test_an_answer_that_another_draw_contradicts_is_said_to_be_of_these_users() 
 def test_a_measured_answer_says_what_a_model_says_of_other_seeds() -> None:
     text = of_few(modelled=8, seed43=Status.NO, seed44=Status.YES)
     alone = "The seed draws the users, and only seed 42 was measured; a model of this storage says "
-    assert text[2] == f"{alone}no with seed 43, yes with seed 44 (no interactive user)."
+    assert text[2] == f"{alone}no with seed 43 (no batch user), yes with seed 44 (no interactive user)."
     agreed = of_few(modelled=8, seed43=Status.YES, seed44=Status.YES)
     assert agreed[0].startswith("YES for batch users only: ")
     assert agreed[2] == f"{alone}yes with seed 43 (no batch user), yes with seed 44 (no interactive user)."

@@ -4,10 +4,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from kvspill.report.reply.asked import targets_ms
-from kvspill.report.reply.evidence import not_judged, without_users, written_bytes
+from kvspill.report.reply.evidence import (
+    not_judged,
+    partly_covered,
+    uncovered,
+    without_users,
+    written_bytes,
+)
 from kvspill.report.reply.held import is_at_the_limit, near_limit
 from kvspill.report.reply.text import answered, lines, place
-from kvspill.result.answer import answer, in_memory
+from kvspill.result.answer import Status, answer, in_memory
 from kvspill.run.asking import Reply
 
 
@@ -28,13 +34,15 @@ def document(reply: Reply, files: Sequence[str]) -> dict[str, Any]:
             "classes_ms": targets_ms(reply.config),
         },
         "not_judged": not_judged(reply),
-        "classes_without_users": list(without_users(reply)),
+        "classes_without_users": list(_uncovered(reply)),
+        "classes_of_some_seeds": partly_covered(reply) if reply.status is Status.YES else {},
         "seed": reply.result.seed,
         "by_seed": {str(seed): status.value for seed, status in reply.by_seed.items()},
         "other_seeds": {
             str(seed): status.value for seed, status in reply.by_seed.items() if seed != reply.config.seed
         },
         "other_seeds_by_model": {str(seed): said.value for seed, said in reply.modelled_by_seed.items()},
+        "held_by_seed": {str(seed): held for seed, held in reply.held_by_seed.items()},
         "holds_users": reply.bracket.about,
         "fewest_users_that_failed": reply.bracket.failed,
         "concluded": reply.bracket.concluded,
@@ -58,3 +66,8 @@ def document(reply: Reply, files: Sequence[str]) -> dict[str, Any]:
         "text": list(lines(reply)),
         "files": list(files),
     }
+
+
+def _uncovered(reply: Reply) -> tuple[str, ...]:
+    """As the text says it: a yes is of all the seeds that it counts."""
+    return uncovered(reply) if reply.status is Status.YES else without_users(reply)

@@ -99,13 +99,42 @@ def few_requests(reply: Reply) -> dict[str, str]:
 
 
 def each_answer(reply: Reply, seeds: Mapping[int, Status]) -> str:
-    """What each of these seeds answers; of a yes, the judged classes of which it has nobody."""
+    """What each of these seeds answers, and the judged classes of which it has nobody.
+
+    Where all of them say no, a class more or less would change nothing.
+    """
+    answers = set(seeds.values())
 
     def lacks(seed: int, status: Status) -> str:
-        missing = classes_without_users(reply.config, reply.users, seed) if status is Status.YES else ()
+        told = status is Status.YES or (status is Status.NO and Status.YES in answers)
+        missing = classes_without_users(reply.config, reply.users, seed) if told else ()
         return f" (no {listed(missing, 'or')} user)" if missing else ""
 
     return ", ".join(each_seed({seed: said}) + lacks(seed, said) for seed, said in seeds.items())
+
+
+def uncovered(reply: Reply) -> tuple[str, ...]:
+    """Judged classes that a yes is not of, by none of the seeds that it counts."""
+    if not reply.by_seed:
+        return without_users(reply)
+    lacking = list(_missing_by_seed(reply).values())
+    return tuple(name for name in reply.config.slo_classes if lacking and all(name in one for one in lacking))
+
+
+def partly_covered(reply: Reply) -> dict[str, list[int]]:
+    """Judged classes of which only some of the seeds that a yes counts have users, with these seeds."""
+    missing = _missing_by_seed(reply)
+    having = {
+        name: [seed for seed, lacking in missing.items() if name not in lacking]
+        for name in reply.config.slo_classes
+    }
+    return {name: seeds for name, seeds in having.items() if 0 < len(seeds) < len(missing)}
+
+
+def _missing_by_seed(reply: Reply) -> dict[int, tuple[str, ...]]:
+    """The judged classes that each seed lacks which says yes."""
+    yes = [seed for seed, said in reply.by_seed.items() if said is Status.YES]
+    return {seed: classes_without_users(reply.config, reply.users, seed) for seed in yes}
 
 
 def no_user(reply: Reply) -> str:
@@ -113,13 +142,17 @@ def no_user(reply: Reply) -> str:
 
     Where fewer users than were asked about missed the target, the others may well be of such a class.
     """
-    level, names = _level(reply), without_users(reply)
+    is_yes = reply.status is Status.YES
+    level, names = _level(reply), uncovered(reply) if is_yes else without_users(reply)
     fewer = level < reply.users
     if not names or (fewer and reply.status is Status.NO):
         return ""
     more = "" if fewer else " or more --users"
-    few = f"seed {reply.result.seed} draws no {listed(names, 'or')} user among {level:,}"
     lacks = "this class is not covered" if len(names) == 1 else "these classes are not covered"
+    if is_yes and reply.by_seed:
+        few = f"no seed that says yes draws any {listed(names, 'or')} user among {level:,}"
+    else:
+        few = f"seed {reply.result.seed} draws no {listed(names, 'or')} user among {level:,}"
     return f"{few[0].upper()}{few[1:]}, so {lacks}; give another --seed{more}."
 
 

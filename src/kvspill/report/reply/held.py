@@ -5,7 +5,7 @@ import re
 from typing import Any
 
 from kvspill.measure.priorities import MIN_COMPLETIONS
-from kvspill.report.reply.evidence import decided, worst
+from kvspill.report.reply.evidence import decided, without_users, worst
 from kvspill.result.answer import Status, in_memory
 from kvspill.result.bottleneck import Binds, bottleneck, io_limited, others_used_device
 from kvspill.result.classes import goes_towards, is_near
@@ -92,12 +92,16 @@ def limit(reply: Reply) -> str:
         kind += " beside the others"
     elif bottleneck(reply.result).binds is Binds.PROCESSOR:
         kind += " with too few processors free"
-    what, by = _held_by(reply), "modelled"
-    if differ(reply):
+    what, by, seed, range_ = _held_by(reply), "modelled", reply.result.seed, spread(reply)
+    if differ(reply) or range_:
+        by += f" with seed {seed}"
+    if differ(reply) and not range_:
         # Beside a seed that says yes, the limit of another is no limit of the storage.
-        by += f" with seed {reply.result.seed}"
-        what = f"With seed {reply.result.seed}, {what[0].lower()}{what[1:]}"
-    if found.passed is not None:
+        what = f"With seed {seed}, {what[0].lower()}{what[1:]}"
+    if range_ and found.about is not None:
+        beyond = "" if found.failed is None else f", where {found.failed:,} do not keep the target"
+        text = f"{what} holds {range_} ({kind}; {found.about or 'none'} with seed {seed}{beyond})."
+    elif found.passed is not None:
         beyond = "" if found.failed is None else f"; {found.failed:,} do not keep the target"
         text = f"{what} holds about {counted(found.passed, 'user')} ({kind}{beyond})."
     elif found.about == 0:
@@ -121,6 +125,23 @@ def limit(reply: Reply) -> str:
     return text
 
 
+def spread(reply: Reply) -> str:
+    """How many users the seeds hold, from the fewest to the most; empty where they agree or say too little.
+
+    Of a seed that says yes it is known how many it holds at least, unless the model looked for more.
+    """
+    known, looked = dict(reply.held_by_seed), reply.status is Status.YES and reply.modelled_users
+    if looked and reply.result.seed in known:
+        known[reply.result.seed] = max(reply.users, reply.modelled_users or 0)
+    ended = [seed for seed in known if reply.by_seed.get(seed) is not Status.YES]
+    fewest, most = min(known.values(), default=0), max(known.values(), default=0)
+    if not ended or fewest == most:
+        return ""
+    sure = looked and int(looked) < beyond(reply.users) and len(known) - len(ended) == 1
+    more = "" if len(ended) == len(known) or sure else " or more"
+    return f"{fewest:,} to {most:,} users{more}, by seed"
+
+
 def _is_open(reply: Reply) -> bool:
     """Whether the search behind a no ended before it had found how many users are held."""
     codes = {item.code for item in reply.result.warnings}
@@ -133,9 +154,10 @@ def headroom(reply: Reply) -> str:
         return ""
     users, modelled = reply.users, reply.modelled_users
     what, how = _held_by(reply), "simulated" if reply.result.simulated else "measured"
+    mine = f" that seed {reply.result.seed} draws" if against(reply) or without_users(reply) else ""
     if modelled is None or modelled < users:
         # Without a model, or where the measurement has refuted it.
-        return f"{what} holds at least {counted(users, 'user')} ({how}); more were not tried."
+        return f"{what} holds at least {counted(users, 'user')}{mine} ({how}); more were not tried."
     seed = f" with seed {reply.result.seed}" if reply.by_seed else ""
     if modelled >= beyond(users):
         most = f"at least {counted(modelled, 'user')}"
@@ -143,12 +165,14 @@ def headroom(reply: Reply) -> str:
         most = f"{about(int(modelled))} users"
     else:
         most = "few more or none"
+    range_ = spread(reply)
+    if range_:
+        return f"{what} holds {range_} (simulated; {most}{seed})."
     if how == "simulated":
         held = most if modelled > users else f"about {counted(users, 'user')}"
         return f"{what} holds {held} (simulated{seed})."
-    if against(reply) and modelled > users:
-        most += f" that seed {reply.result.seed} draws,"
-    return f"{what} holds at least {counted(users, 'user')} (measured); {most} by the model."
+    such = most.replace(" user", " such user") if mine else most
+    return f"{what} holds at least {counted(users, 'user')}{mine} (measured); {such} by the model."
 
 
 def _held_by(reply: Reply) -> str:

@@ -15,8 +15,10 @@ from kvspill.report.reply.evidence import (
     no_user,
     not_judged,
     operations,
+    partly_covered,
     remedy_of_unjudged,
     shared_device,
+    uncovered,
     unjudged,
     unjudged_text,
     without_users,
@@ -89,7 +91,7 @@ def lines(reply: Reply) -> Iterator[str]:
         yield from (f"{name}{seen}: {figures}." for name, figures in figures_of_tiers(reply.result))
         yield from filter(None, [operations(reply)])
     yield f"Target: {target_text(reply.config)}."
-    yield f"Asked with: {settings_text(reply.config)}."
+    yield f"Asked with: {settings_text(reply.config)}{_other_seed(reply)}."
     if reply.probe is not None:
         read, write = reply.probe.texts
         yield f"The directory before the load: read {read}, write {write}, by {reply.probe.source}."
@@ -176,9 +178,9 @@ def _sentence(reply: Reply) -> str:
 
 def _seed_label(reply: Reply) -> str:
     """Beside the verdict, the only users that it is of, or where another draw of them answers otherwise."""
-    nobody = without_users(reply) if reply.status is Status.YES and not reply.by_seed else ()
-    if nobody:
-        return f" for {listed([name for name in reply.config.slo_classes if name not in nobody])} users only"
+    only = _only(reply) if reply.status is Status.YES else ""
+    if only and not reply.by_seed:
+        return only
     others = [str(seed) for seed in against(reply)]
     if others:
         opposite = Status.NO if reply.status is Status.YES else Status.YES
@@ -187,8 +189,17 @@ def _seed_label(reply: Reply) -> str:
         return f"{mine}, {opposite.value.upper()} by a model for those of {seeds}"
     answers = list(reply.by_seed.values())
     if len(set(answers)) < 2 or reply.status is Status.UNDECIDED:
-        return ""
-    return f", by {answers.count(reply.status)} of {len(answers)} seeds"
+        return only
+    return f"{only}, by {answers.count(reply.status)} of {len(answers)} seeds"
+
+
+def _only(reply: Reply) -> str:
+    """The only classes that a yes covers; empty where it covers all of them."""
+    nobody, partly = uncovered(reply), partly_covered(reply)
+    if partly:
+        return " for some classes only"
+    covered = [name for name in reply.config.slo_classes if name not in nobody]
+    return f" for {listed(covered)} users only" if nobody else ""
 
 
 def _reasons(reply: Reply) -> Iterator[str]:
@@ -233,6 +244,12 @@ def _open(reply: Reply) -> str:
     return f"{known}." if known else ""
 
 
+def _other_seed(reply: Reply) -> str:
+    """The seed whose figures are printed, where it is not the one that was asked with."""
+    seed = reply.result.seed
+    return "" if seed in (None, reply.config.seed) else f" (the figures are of seed {seed})"
+
+
 def _calibrated(reply: Reply, known: Calibrated) -> str:
     """Where the model's figures come from; on a drive, what it had predicted before the search."""
     text = f"The model was calibrated on {known.device}, {known.date[:10]}"
@@ -265,12 +282,18 @@ def place(reply: Reply) -> str:
 def headline(reply: Reply) -> str:
     who, one = f"{counted(reply.users, 'user')} of {reply.config.model}", reply.users == 1
     if reply.status is Status.YES:
-        thin, nobody = not_judged(reply), without_users(reply)
+        nobody, partly = uncovered(reply), partly_covered(reply)
+        thin = not_judged(reply) | dict.fromkeys(partly, 0)
         if nobody:
             who += f", {'not' if one else 'none of them'} {listed(nobody, 'or')},"
         kept = [name for name in targets_ms(reply.config) if name not in thin]
         of = f" of {listed(kept)}" if thin and kept else ""
-        return f"{who} {'keeps' if one else 'keep'} the latency target{of} on {place(reply)}."
+        some = "".join(
+            f"; of {name} users only {'seed' if len(seeds) == 1 else 'seeds'} {listed([*map(str, seeds)])} "
+            f"{'has' if len(seeds) == 1 else 'have'} any"
+            for name, seeds in partly.items()
+        )
+        return f"{who} {'keeps' if one else 'keep'} the latency target{of} on {place(reply)}{some}."
     if reply.status is Status.NO:
         return f"{who} {'does' if one else 'do'} not keep the latency target on {place(reply)}."
     if reply.status is Status.INVALID:
