@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 
 from rich.text import Text
 
-from kvspill.measure.priorities import MIN_COMPLETIONS
 from kvspill.report.autoscaling import answer_lines, step_table, unsettled
 from kvspill.report.honesty_section import honesty_section
 from kvspill.report.judged import JudgedCriterion, judged_criteria, judges, met_text, shown_verdict
@@ -250,8 +249,7 @@ def _qos(result: Result) -> Iterator[Part]:
 def _why_open(result: Result, names: Sequence[str]) -> str:
     if result.warning(OVERLOAD.code):
         return too_much(result)
-    why = why_unjudged(result.summary.qos_metrics, names)
-    return f"{why}; {MIN_COMPLETIONS} are needed"
+    return why_unjudged(result.summary.qos_metrics, names)
 
 
 def _class_row(name: str, entry: QosClass, result: Result) -> tuple[str, ...]:

@@ -10,8 +10,16 @@ from kvspill.measure.priorities import MIN_COMPLETIONS
 from kvspill.records import QoS
 from kvspill.result.assessment import FAIL, NO_TARGET, PASS
 from kvspill.result.bottleneck import Bottleneck, bottleneck, missed_classes
-from kvspill.result.classes import asked_of, late_text, surely_late, unjudged, waited, why_unjudged
-from kvspill.result.load import does, has_server_each, too_much, who
+from kvspill.result.classes import (
+    LATE_SHARE,
+    asked_of,
+    late_text,
+    surely_late,
+    unjudged,
+    waited,
+    why_unjudged,
+)
+from kvspill.result.load import does, too_much, who
 from kvspill.result.ranking import RANK_FAILED, faults_text
 from kvspill.result.schema import QosClass, Result
 from kvspill.result.schema_honesty import Caution
@@ -249,11 +257,11 @@ def _classes(result: Result) -> tuple[Status, str]:
     classes = result.summary.qos_metrics
     still_open = unjudged(classes)
     why = why_unjudged(classes, still_open)
+    surely = _surely_too_many(result, still_open)
     if missed:
-        rest = f" ({why})" if still_open else ""
+        rest = f" ({why}{f'; {surely}' if surely else ''})" if still_open else ""
         return Status.NO, f"{does(result, 'miss')} the latency target of {listed(missed)}{rest}."
     if judged and still_open:
-        surely = _surely_too_high(result, still_open)
         why += f" ({surely})" if surely else ""
         return Status.UNDECIDED, f"{why}; {listed(list(judged))} within the target."
     if judged:
@@ -265,18 +273,21 @@ def _classes(result: Result) -> tuple[Status, str]:
     if any(waited(entry) for entry in classes.values()):
         return Status.UNDECIDED, f"{why} ({who(result)})."
     seen = late_text(classes, still_open) or "no request was judged"
-    surely = _surely_too_high(result, still_open)
     needs = f"but a verdict needs {MIN_COMPLETIONS} of a class ({who(result)})"
     return Status.UNDECIDED, f"{seen}, {needs}.{f' {surely[:1].upper()}{surely[1:]}.' if surely else ''}"
 
 
-def _surely_too_high(result: Result, names: Sequence[str]) -> str:
-    """What follows where most requests of a class were late that has too few for a verdict; else empty."""
-    if not any(surely_late(result.summary.qos_metrics[name]) for name in names):
+def _surely_too_many(result: Result, names: Sequence[str]) -> str:
+    """What follows where most requests of a class were late that has too few for a verdict; else empty.
+
+    It is the test by which `kvspill can` says no. A run gives no verdict on so few (S11).
+    """
+    sure = [name for name in names if surely_late(result.summary.qos_metrics[name])]
+    if not sure:
         return ""
-    if has_server_each(result):
-        return "`kvspill can` calls such a load too high"
-    return "this load is certainly too high"
+    which = f" of {listed(sure)}" if len(sure) < len(names) else ""
+    allowed = f"surely more{which} than the {LATE_SHARE:.0%} allowed"
+    return f"that is {allowed}: a longer run will most likely say no"
 
 
 def _longer(result: Result) -> str:

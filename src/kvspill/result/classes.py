@@ -73,7 +73,9 @@ def why_unjudged(classes: Mapping[str, QosClass], names: Sequence[str]) -> str:
     """Why these have no verdict: few were asked, or those that were asked waited and did not end."""
     late = [name for name in names if waited(classes[name])]
     few = [name for name in names if name not in late]
-    said = [f"too few requests of {listed(few)} for a verdict{_few_late(classes, few)}"] if few else []
+    needed = f"fewer than {priorities.MIN_COMPLETIONS}"
+    told = f"too few requests of {listed(few)} for a verdict ({needed}){_few_late(classes, few)}"
+    said = [told] if few else []
     if late:
         ended = sum(classes[name].total_requests for name in late)
         waiting = sum(classes[name].waiting_requests or 0 for name in late)
