@@ -236,7 +236,7 @@ def _storage(result: Result, whole: str) -> _Service:
         return _Service(Binds.MEMORY, what, helps)
     if slowest != "storage":
         what = f"{whole}, {in_tier}"
-        return _Service(Binds.MEMORY, what, f"Use faster memory, smaller entries or {less(result.config)}.")
+        return _Service(Binds.MEMORY, what, f"Use a machine with faster memory, or {less(result.config)}.")
     if result.warning(MEMORY_DIRECTORY.code):
         what = f"{whole}, {share:.0%} of it copies to and from a directory in memory"
         what += ": memory and processors set the pace, no drive took part"
@@ -308,7 +308,8 @@ def _device(result: Result, what: str, in_storage: float) -> _Service:
     limits = io_limits(result)
     if largest != "host" and limits:
         text = f"{what}, {share:.0%} of it {_WITH_OTHERS[largest]}, where a control group allows {limits}"
-        helps = f"Raise that limit, or use {_lighter(result)}: the device itself may be fast enough."
+        instead = _lighter(result).removeprefix("or ")
+        helps = f"Raise that limit, or use {instead}: the device itself may be fast enough."
         return _Service(Binds.DEVICE if largest == "device" else Binds.DEPTH, text, helps)
     if largest != "host" and others_used_device(result) is not None:
         text = f"{what}, {share:.0%} of it {_WITH_OTHERS[largest]}, which other programs used too"
@@ -328,8 +329,8 @@ def _device(result: Result, what: str, in_storage: float) -> _Service:
 
 def _lighter(result: Result) -> str:
     """What asks less of a device, as the end of an instruction."""
-    more = "more DRAM in front of it (--cpu-mem-gb)" if _may_take_dram(result) else "smaller entries"
-    return f"{more}, or {less(result.config)}"
+    more = "more DRAM in front of it (--cpu-mem-gb), " if _may_take_dram(result) else ""
+    return f"{more}or {less(result.config)}"
 
 
 def io_limits(result: Result) -> str:

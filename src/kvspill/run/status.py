@@ -179,7 +179,8 @@ def search_lines(now: LoadStatus, status: str, measuring: bool) -> list[str]:
     """The block of a search; rates are those of its present stage."""
     time_text = _time_of(now)
     if now.duration_seconds is not None:
-        time_text += f", {clock(max(0.0, now.duration_seconds - now.elapsed_seconds))} left"
+        # A search ends as soon as it has its answer.
+        time_text += f", at most {clock(max(0.0, now.duration_seconds - now.elapsed_seconds))} left"
     seen = ["between two stages, not measured"]
     if measuring:
         seen = [*_tier_lines(now, None), _outcome_line(now, None)]

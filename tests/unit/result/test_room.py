@@ -77,6 +77,11 @@ def test_on_a_saturated_device_the_waits_are_a_consequence_and_no_room_is_advise
     assert no_rank(None, ["crowded"]) is not None, "C3: a crowded run has no rank"
 
 
+def test_advice_names_only_what_can_be_set() -> None:
+    """Nobody can set "smaller entries"; a run without reads has nothing that DRAM could serve."""
+    assert bottleneck(built(waiting(0.1))).helps == "Use a faster device, or fewer --num-users."
+
+
 @pytest.mark.parametrize(("from_s", "to_s", "inside"), [(2, 9, 0.0), (8, 12, 2.0), (19, 25, 1.0)])
 def test_only_waits_inside_the_window_count(from_s: float, to_s: float, inside: float) -> None:
     """Those of the stage before, with more users, say nothing of this one."""

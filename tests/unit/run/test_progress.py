@@ -199,7 +199,7 @@ SEARCH = search_lines(
 def test_a_search_shows_what_it_does_and_the_state_of_its_stage() -> None:
     text = "\n".join(SEARCH)
     for part in (
-        "0:30 of 1:00, 0:30 left   13 storage readers",
+        "0:30 of 1:00, at most 0:30 left   13 storage readers",
         "users 50",
         "queued 7",
         "storage            read 2.00 GiB/s   write 0.50 GiB/s",

@@ -65,7 +65,7 @@ from kvspill.storage.profiles import Calibrated
 from kvspill.texts import about, counted, listed, target_time
 
 _FEWER = re.compile(",? or (use )?fewer --users")
-_TWO_LEFT = re.compile(", (?=more DRAM|smaller entries)")
+_TWO_LEFT = re.compile(", (?=more DRAM)")
 NEAR = 2.0
 """A p95 within this factor of its target, above or below, may come out otherwise with other users."""
 _OF_THE_DEVICE = (DEVICE_EXCESS, IO_LIMITED)
