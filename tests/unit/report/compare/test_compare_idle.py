@@ -33,8 +33,8 @@ def in_dram(stored_bytes: int = 0, **columns: list[int]) -> Result:
     recorder.op(op(12, started=11, tier=Tier.CPU, verb=Verb.WRITE, purpose=Purpose.PREFILL, **size))
     tiers = (sample.tier(Tier.CPU), sample.tier(Tier.STORAGE, peak_bytes=stored_bytes))
     result = sample.built(recorder, sample.facts(tiers=tiers), Config(cpu_mem_gb=8, num_users=3))
-    result.timeline.columns.update(columns)
-    return result
+    timeline = result.timeline.model_copy(update={"columns": {**result.timeline.columns, **columns}})
+    return result.model_copy(update={"timeline": timeline})
 
 
 def runs(folder: Path, **results: Result) -> list[Run]:
