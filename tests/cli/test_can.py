@@ -340,7 +340,8 @@ def test_a_directory_in_memory_is_answered_as_memory(capsys: pytest.CaptureFixtu
         code, found = ask_for_real(Path(folder), capsys, "--users", "3", "--slo-target-ms", "60000")
     assert code == 0
     assert found["in_memory"]
-    assert found["text"][0].startswith("YES (in memory, not a drive): 3 users of tiny-1b keep")
+    said = "YES (in memory, not a drive) for batch users only: 3 users of tiny-1b, none of them interactive"
+    assert found["text"][0].startswith(said)
 
 
 @pytest.mark.real

@@ -255,9 +255,9 @@ def _room(result: Result, whole: str, waits: float, remedy: str) -> _Service:
     """Waits for room take most of the time: on a saturated device because it is slow to free any."""
     depth = saturated(result)
     if depth is None:
-        return _Service(Binds.ROOM, f"{whole}, {waits:.0%} of it waiting for room in the last tier", remedy)
+        return _Service(Binds.ROOM, f"{whole}, {waits:.0%} of it waiting for room", remedy)
     what = (
-        f"the device is saturated ({depth}): {whole}, {waits:.0%} of it waiting for room in the last tier, "
+        f"the device is saturated ({depth}): {whole}, {waits:.0%} of it waiting for room, "
         "which is freed only as fast as the device serves those who hold it"
     )
     found = _device(result, whole, 1 - waits)
@@ -382,5 +382,5 @@ def _lines(
     if link is not None:
         found.append(link)
     if result.warning(CAPACITY_BOUND.code):
-        found.append("Capacity: entries are dropped from the last tier for lack of space.")
+        found.append("Capacity: entries are dropped for lack of space.")
     return found

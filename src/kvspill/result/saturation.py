@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from kvspill.result.schema import Result
+from kvspill.texts import counted
 
 IN_FLIGHT = "storage_in_flight_mean"
 SATURATED = 0.9
@@ -16,7 +17,7 @@ def is_saturated(in_flight: float | None, slots: int) -> bool:
 
 def under_way(in_flight: float, slots: int) -> str:
     """The figure that shows it, in words."""
-    return f"{in_flight:.0f} I/Os under way on average, {slots:,} I/O slots"
+    return f"{counted(round(in_flight), 'I/O')} under way on average, {counted(slots, 'I/O slot')}"
 
 
 def saturated(result: Result) -> str | None:

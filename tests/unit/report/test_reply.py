@@ -53,7 +53,8 @@ def test_a_run_that_was_stopped_has_other_traffic_as_a_warning_and_not_as_its_re
     bracket = Bracket(None, None, False)
     reply = Reply(Status.INVALID, 5, Config(), result, bracket, None, None, None)
     text = list(lines(reply))
-    assert text[0] == "INVALID: the run ended early (interrupted by Ctrl-C)."
+    why = "INVALID: the run ended early (interrupted by Ctrl-C)."
+    assert text[0] == f"{why} Run it again to the end before comparing it with anything."
     (said,) = (line for line in text if "Other programs used the device" in line)
     assert said.startswith("! Serious: ")
     assert "Stop the other programs and run it again" in said

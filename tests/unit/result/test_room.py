@@ -57,7 +57,7 @@ def test_waits_that_cost_something_are_a_warning_but_not_the_cause_where_the_dev
 def test_the_largest_part_is_the_cause_with_its_share() -> None:
     found = bottleneck(built(waiting(3.0, count=10)))
     assert found.binds is Binds.ROOM
-    assert "75% of it waiting for room in the last tier" in found.sentence
+    assert "75% of it waiting for room" in found.sentence
     assert found.helps.startswith("Raise --storage-capacity-gb, or use ")
 
 
@@ -67,8 +67,8 @@ def test_on_a_saturated_device_the_waits_are_a_consequence_and_no_room_is_advise
     assert result.number("storage_in_flight_mean") == pytest.approx(1.0)
     found = bottleneck(result)
     assert found.binds is Binds.DEVICE
-    assert found.sentence.startswith("The device is saturated (1 I/Os under way on average, 1 I/O slots): ")
-    assert "75% of it waiting for room in the last tier" in found.sentence
+    assert found.sentence.startswith("The device is saturated (1 I/O under way on average, 1 I/O slot): ")
+    assert "75% of it waiting for room" in found.sentence
     assert "Use a faster device" in found.helps
     assert "--storage-capacity-gb" not in found.helps
     message = told(result)["crowded"]

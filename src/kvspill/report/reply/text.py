@@ -297,7 +297,8 @@ def headline(reply: Reply) -> str:
     if reply.status is Status.NO:
         return f"{who} {'does' if one else 'do'} not keep the latency target on {place(reply)}."
     if reply.status is Status.INVALID:
-        return f"{answer(reply.result).verdict.partition(': ')[2]}"
+        why, ended = answer(reply.result).verdict.partition(": ")[2], reply.result.warning(INCOMPLETE.code)
+        return why if ended is None or reply.result.faulty else f"{why} {ended.remedy}"
     still = standstill(reply.result)
     if still is not None:
         return f"{who} on {place(reply)}: {still}; run it again."
