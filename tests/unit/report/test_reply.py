@@ -46,15 +46,12 @@ def test_beside_other_traffic_the_answer_names_it_and_does_not_blame_the_drive()
 
 
 def test_a_run_that_was_stopped_has_other_traffic_as_a_warning_and_not_as_its_reason() -> None:
-    cut = INCOMPLETE.of(reason="interrupted by Ctrl-C", seconds=2.5)
-    warnings = [DEVICE_EXCESS.of(did="read 1.48"), cut]
+    warnings = [DEVICE_EXCESS.of(did="read 1.48"), INCOMPLETE.of(reason="interrupted by Ctrl-C", seconds=2.5)]
     changed = {"incomplete": True, "interrupted": "stopped by SIGINT", "warnings": warnings}
     result = built().model_copy(update=changed)
-    bracket = Bracket(None, None, False)
-    reply = Reply(Status.INVALID, 5, Config(), result, bracket, None, None, None)
+    reply = Reply(Status.INVALID, 5, Config(), result, Bracket(None, None, False), None, None, None)
     text = list(lines(reply))
-    why = "INVALID: the run ended early (interrupted by Ctrl-C)."
-    assert text[0] == f"{why} Run it again to the end before comparing it with anything."
+    assert text[0] == f"INVALID: the run ended early (interrupted by Ctrl-C). {INCOMPLETE.remedy}"
     (said,) = (line for line in text if "Other programs used the device" in line)
     assert said.startswith("! Serious: ")
     assert "Stop the other programs and run it again" in said
